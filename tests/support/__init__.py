@@ -1,0 +1,1 @@
+"""Helpers of the tests: real databases, and the check that a test leaves nothing behind."""

