@@ -1,0 +1,66 @@
+"""Task queues, a transactional outbox and resumable step tasks on the tables that a service already owns.
+
+The code is read in the order of a row's path: declare (`table`, `column`), enqueue (`Broker`, `Queue`), claim
+(`sqlqueue.strategies`), dispatch, handle and keep (`Consumer`), settle (`outcome`, `retry`).
+"""
+
+from sqlqueue import column, retry
+from sqlqueue.broker import Broker
+from sqlqueue.clock import Clock, DatabaseClock, HostClock
+from sqlqueue.codec import Codec, JsonCodec
+from sqlqueue.column import Role
+from sqlqueue.consumer import Consumer, Health, QueueHealth, Stopped
+from sqlqueue.delivery import Delivery
+from sqlqueue.errors import (
+    BrokerClosed,
+    DeclarationError,
+    DecodeError,
+    DialectNotFound,
+    EncodeError,
+    LeaseLost,
+    PoolTooSmall,
+    PublishError,
+    SchemaError,
+    SQLQueueError,
+    Unsupported,
+)
+from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
+from sqlqueue.queue import Queue
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.table import table
+
+__all__ = [
+    "Broker",
+    "BrokerClosed",
+    "Clock",
+    "Codec",
+    "ColumnSpec",
+    "Consumer",
+    "DatabaseClock",
+    "DeadLetter",
+    "DeclarationError",
+    "DecodeError",
+    "Delivery",
+    "DialectNotFound",
+    "Drop",
+    "EncodeError",
+    "Health",
+    "HostClock",
+    "JsonCodec",
+    "LeaseLost",
+    "Outcome",
+    "PoolTooSmall",
+    "PublishError",
+    "Queue",
+    "QueueHealth",
+    "Retry",
+    "Role",
+    "SQLQueueError",
+    "SchemaError",
+    "Stopped",
+    "TableSpec",
+    "Unsupported",
+    "column",
+    "retry",
+    "table",
+]

@@ -1,0 +1,162 @@
+"""The broker: a database, its connections in this process, and the queues on its tables."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from sqlqueue.clock import Duration
+from sqlqueue.codec import Codec, JsonCodec
+from sqlqueue.column import Role
+from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
+from sqlqueue.errors import BrokerClosed, DeclarationError
+from sqlqueue.handler import lease_seconds, poll_seconds, whole
+from sqlqueue.plugins import dialect_for, manager
+from sqlqueue.queue import Queue
+from sqlqueue.schema import ddl_statements
+from sqlqueue.spec import TableSpec, spec_of
+from sqlqueue.sql import Call, Statement, statement
+
+#: Told the table and the group that got a row; None for every table.
+Listener = Callable[[Hint], None]
+
+
+class Broker:
+    """A database and what sqlqueue does in it.
+
+    `source`: a URL (`postgresql://…`, `sqlite:///file.db`, `sqlite:////absolute/path.db`, `sqlite://` for one in
+    memory) or a `psycopg_pool.ConnectionPool` of one's own. `pool_size`: connections at most of a pool that the
+    broker opens (10). `poll_interval`: seconds between looks at an idle queue (1). `notify`: wake by notifications,
+    where the database has them.
+    `lease`: seconds that a claimed row stays out if its process dies (30). `codec`: messages to payloads (JSON).
+    `statement_timeout`: seconds that a statement of the consumer's own may take (10).
+
+    Nothing connects before the first use, and nothing is shared across a fork. A context manager: leaving it
+    closes the broker.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        pool_size: int = 10,
+        poll_interval: Duration = 1.0,
+        notify: bool = False,
+        lease: Duration = 30.0,
+        codec: Codec | None = None,
+        statement_timeout: Duration = 10.0,
+    ) -> None:
+        self.poll_interval = poll_seconds(poll_interval)
+        self.lease = lease_seconds(lease)
+        self.notify = notify
+        self.codec: Codec = codec or JsonCodec()
+        self._settings = PoolSettings(
+            size=whole(pool_size, "pool_size", 1), statement_timeout=poll_seconds(statement_timeout)
+        )
+        self.dialect: Dialect = dialect_for(source)
+        self.closed = False
+        self._queues: dict[tuple[int, str | None], Queue] = {}
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._pools: dict[int, Pool] = {}
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.dialect.source}>"
+
+    def __enter__(self) -> "Broker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- queues -----------------------------------------------------------------------------------------------
+
+    def queue(self, declared: "type | TableSpec", group: str | None = None) -> Queue:
+        """The queue on a declared table; with `group` on the rows of that group. The same call gives the same queue."""
+        spec = spec_of(declared)
+        if group is not None and not spec.has(Role.GROUP):
+            raise DeclarationError(
+                f"table {spec.name!r}: group={group!r} is given, but no column plays the role 'group'; mark one with "
+                "column.group()"
+            )
+        if self.notify:
+            self.dialect.check_channel(spec.full_name, group)
+        with self._lock:  # two threads that ask at once must get one queue
+            return self._queues.setdefault((id(spec), group), Queue(self, spec, group))
+
+    @property
+    def queues(self) -> Sequence[Queue]:
+        return tuple(self._queues.values())
+
+    # -- connections ------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> Pool:
+        """This process's connections; a forked child gets its own, and its parent's are left alone."""
+        if self.closed:
+            raise BrokerClosed(f"{self!r} is closed")
+        pool = self._pools.get(os.getpid())
+        if pool is None:
+            with self._lock:  # one pool a process, whoever comes first
+                pool = self._pools.setdefault(os.getpid(), self.dialect.open_pool(self._settings))
+        return pool
+
+    def adopt(self, connection: Any) -> Connection:
+        """A caller's connection, to run statements in its transaction; `DeclarationError` for one we do not know."""
+        driver = manager().hook.sqlqueue_driver_connection(obj=connection)
+        adopted = None if driver is None else self.dialect.adopt(driver)
+        if adopted is None:
+            raise DeclarationError(
+                f"connection={type(connection).__module__}.{type(connection).__qualname__} is no connection to "
+                f"{self.dialect.source} that sqlqueue knows"
+            )
+        return adopted
+
+    def close(self) -> None:
+        """Close the connections that the broker opened. A pool of the user's stays open. May be called twice."""
+        self.closed = True
+        pool = self._pools.pop(os.getpid(), None)
+        if pool is not None:
+            pool.close()
+
+    # -- tables -----------------------------------------------------------------------------------------------
+
+    def ddl(self, declared: "type | TableSpec") -> str:
+        """The recommended table and index for a declaration, and with `notify` the trigger, as a script."""
+        statements = ddl_statements(self.dialect, spec_of(declared), notify=self.notify)
+        return "".join(f"{text.strip().rstrip(';')};\n" for text in statements)
+
+    def create_tables(self) -> None:
+        """Create the tables of all queues asked for so far where they are missing; existing tables stay as they are."""
+        specs = {id(queue.spec): queue.spec for queue in self.queues}
+        with self.pool.connection() as connection:
+            for spec in specs.values():
+                statements = ddl_statements(self.dialect, spec, notify=self.notify)
+                connection.run([Call(Statement("create table", text, ())) for text in statements])
+
+    # -- wake-ups ---------------------------------------------------------------------------------------------
+
+    def notifications(self, queue: Queue) -> list[Call]:
+        """The statement that wakes other programs when the insert commits; none without `notify`."""
+        if not self.notify:
+            return []
+        sent = self.dialect.notification(queue.spec.full_name, queue.group or "")
+        if sent is None:
+            return []
+        template, values = sent
+        return [Call(statement("notify", template, {}, placeholder=self.dialect.placeholder, width=1), values)]
+
+    def wake(self, queue: Queue) -> None:
+        """Tell this process's consumers that the queue has a new row."""
+        for listener in tuple(self._listeners):
+            listener(Hint(queue.spec.full_name, queue.group or ""))
+
+    def listen(self, listener: Listener) -> None:
+        """Have `listener` called for every row that is enqueued through this broker."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        self._listeners.remove(listener)

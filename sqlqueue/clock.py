@@ -1,0 +1,68 @@
+"""Where *now* comes from: the host's clock, the database's, or the user's own."""
+
+from datetime import datetime, timedelta, timezone
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+UTC = timezone.utc
+
+#: Seconds as a number, or a timedelta.
+Duration = float | timedelta
+
+
+@runtime_checkable
+class Clock(Protocol):
+    """A source of *now* on the host's side.
+
+    `now()` returns an aware datetime in UTC. A clock that can jump may offer `on_change(callback)`: consumers
+    then look again whenever it calls back.
+    """
+
+    def now(self) -> datetime: ...
+
+
+@attrs.frozen
+class HostClock:
+    """The host's clock (the default)."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@attrs.frozen
+class DatabaseClock:
+    """The database's clock: statements read it themselves, so hosts need no common clock."""
+
+
+ClockSource = Clock | DatabaseClock
+
+
+def seconds(duration: Duration, what: str = "a duration") -> float:
+    """`duration` in seconds; a negative, endless or non-numeric one is a `ValueError` that names `what`."""
+    value = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{what} is {duration!r}; give seconds as a number, or a timedelta")
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{what} is {duration!r}; give seconds from 0 up")
+    return float(value)
+
+
+def later(moment: datetime, delay: Duration, what: str = "delay") -> datetime:
+    """`moment` plus `delay`; a negative or overflowing delay is a `ValueError`."""
+    try:
+        return moment + timedelta(seconds=seconds(delay, what))
+    except OverflowError:
+        raise ValueError(f"{what} is {delay!r}, which leads past the last year that a datetime holds") from None
+
+
+def utc(moment: datetime, what: str = "a moment") -> datetime:
+    """`moment` in UTC; a naive one is a `ValueError` that names `what`."""
+    if not isinstance(moment, datetime):
+        raise ValueError(f"{what} is {moment!r}; give an aware datetime")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise ValueError(
+            f"{what} is {moment!r}, which names no time zone; give an aware datetime, such as "
+            "datetime.now(timezone.utc)"
+        )
+    return moment.astimezone(UTC)

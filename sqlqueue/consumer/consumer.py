@@ -1,0 +1,302 @@
+"""The consumer: runs the handlers of a broker's queues until it is told to stop."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from time import monotonic
+from types import TracebackType
+from typing import Any
+
+import attrs
+
+from sqlqueue.broker import Broker
+from sqlqueue.clock import Duration, seconds
+from sqlqueue.consumer.health import Health
+from sqlqueue.consumer.lifecycle import Lifecycle, State
+from sqlqueue.consumer.signals import Signals
+from sqlqueue.consumer.subscription import Call, Subscription
+from sqlqueue.dialect import Hint, Trouble, Waker
+from sqlqueue.errors import DeclarationError, SQLQueueError
+from sqlqueue.observer import Observer
+from sqlqueue.plugins import manager
+from sqlqueue.queue import Queue
+
+log = logging.getLogger("sqlqueue")
+
+#: The payload of a notification that asks every consumer of the table to stop gracefully.
+STOP_WORKER = "stop_worker"
+
+#: Seconds between two looks at whether all queues are idle.
+IDLE_CHECK = 0.005
+
+#: Seconds that giving rows back may take when the handlers are not waited for any more.
+LAST_TURN = 5.0
+
+
+@attrs.frozen(kw_only=True)
+class Stopped:
+    """What a stop did: rows `settled` since the start, rows given back unhandled, handlers that still run."""
+
+    settled: int
+    given_back: int
+    abandoned: int
+
+
+class Consumer:
+    """Runs every handler registered on a broker, or those of the named `queues`.
+
+    `queues`: queues, their names or their tables' names. `drain_timeout`: seconds that a stop waits for handlers in
+    work (30). `startup_timeout`: seconds that a start waits for a server that is not there yet (30). `observers`:
+    told of everything that happens.
+
+    `run_forever()` blocks and stops at SIGTERM and SIGINT; `start()` and `stop()`, or `with`, run it beside other work.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        queues: "Iterable[Queue | str] | None" = None,
+        drain_timeout: Duration = 30.0,
+        startup_timeout: Duration = 30.0,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        self._broker = broker
+        self._wanted = None if queues is None else list(queues)
+        self._drain_timeout = seconds(drain_timeout, "drain_timeout")
+        self._startup_timeout = seconds(startup_timeout, "startup_timeout")
+        self._observers = list(observers)
+        self._lifecycle = Lifecycle()
+        self._lock = threading.Lock()
+        self._subscriptions: list[Subscription] = []
+        self._waker: Waker | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._signals = Signals()
+        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._error: BaseException | None = None
+
+    # -- running ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Check the database, start the threads and return.
+
+        Waits up to `startup_timeout` for a server that is not there yet, then raises the driver's error; a refused
+        login, an unknown database or a wrong schema fail at once (`SchemaError`, `Unsupported`, or the driver's own).
+        """
+        self._lifecycle.check_process()
+        self._lifecycle.move(State.STARTING)
+        self._error = None
+        self._ends = SimpleQueue()
+        try:
+            self._subscriptions = self._subscribe()
+            self._prepare()
+        except BaseException:
+            self._close_waker()
+            self._subscriptions = []
+            self._lifecycle.move(State.STOPPED)
+            raise
+        workers = sum(one.handler.workers for one in self._subscriptions)
+        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="sqlqueue-worker")
+        self._broker.listen(self._hint)
+        for subscription in self._subscriptions:
+            subscription.start(self._executor, self._ends.put)
+        if self._waker is not None:
+            self._waker.start()
+        self._lifecycle.move(State.RUNNING)
+        log.info(
+            "consuming %s from %s",
+            ", ".join(one.queue.name for one in self._subscriptions),
+            self._broker.dialect.source,
+        )
+
+    def stop(self) -> Stopped:
+        """Stop gracefully and say what that did.
+
+        No more rows are claimed, those claimed ahead go back, handlers in work are waited for up to `drain_timeout`
+        seconds and settled; what is in work still goes back, and its late outcome changes nothing. Idempotent.
+        """
+        self._lifecycle.check_process()
+        with self._lock:  # one stop at a time; a second caller waits and finds it done
+            if self._lifecycle.state is State.RUNNING:
+                self._lifecycle.move(State.STOPPING)
+                self._drain()
+                self._lifecycle.move(State.STOPPED)
+            return Stopped(
+                settled=sum(one.pump.ledger.settled for one in self._subscriptions),
+                given_back=sum(one.pump.ledger.released for one in self._subscriptions),
+                abandoned=sum(one.pump.ledger.abandoned for one in self._subscriptions),
+            )
+
+    def run_forever(self) -> None:
+        """Start, work until SIGTERM, SIGINT, a `stop_worker` notification or `stop()`, and stop gracefully.
+
+        In the main thread signals are handled while it runs: the first stops as `stop()` does, a second one gives
+        the rows in work back and leaves at once. Where handlers are still at work after that, the process
+        ends here, since Python cannot end their threads: with code 0, or after a second signal 128 + its number.
+
+        Raises what ended the run, if anything did: a closed pool's error, or a handler's `KeyboardInterrupt` or
+        `SystemExit`.
+        """
+        with self._signals.installed(on_first=self.request_stop, on_second=self._hurry):
+            self.start()
+            self._error = self._ends.get()
+            stopped = self.stop()
+            if self._error is not None and not stopped.abandoned:
+                raise self._error
+            if stopped.abandoned and self._signals.received:
+                self._signals.leave(stopped.abandoned)
+
+    def run_until_idle(self, timeout: Duration | None = None) -> Stopped:
+        """Work until no row is due and none is in work, then stop. Rows hidden until later do not count.
+
+        Raises `TimeoutError`, after a graceful stop, where that takes more than `timeout` seconds.
+        """
+        deadline = None if timeout is None else monotonic() + seconds(timeout, "timeout")
+        self.start()
+        idle = self._wait_idle(deadline)
+        stopped = self.stop()
+        if self._error is not None:
+            raise self._error
+        if not idle:
+            raise TimeoutError(f"rows were still due or in work after {timeout} s; {stopped}")
+        return stopped
+
+    def request_stop(self) -> None:
+        """Ask for a stop and return at once; safe in a signal handler or in a handler's thread."""
+        self._ends.put(None)  # a SimpleQueue may be put to in a signal handler, an Event may not be set there
+
+    def __enter__(self) -> "Consumer":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def health(self) -> Health:
+        """How it is doing, now; cheap, and safe from any thread."""
+        return Health(
+            state=self._lifecycle.state.value,
+            source=self._broker.dialect.source,
+            queues=tuple(one.health() for one in self._subscriptions),
+        )
+
+    # -- start ------------------------------------------------------------------------------------------------
+
+    def _subscribe(self) -> list[Subscription]:
+        queues = [queue for queue in self._broker.queues if self._is_wanted(queue)]
+        if self._wanted is not None:
+            known: set[Any] = set(queues) | {
+                name for queue in queues for name in (queue.name, queue.spec.name, queue.spec.full_name)
+            }
+            for wanted in self._wanted:
+                if wanted not in known:
+                    raise DeclarationError(f"queues={wanted!r} is no queue of {self._broker!r}")
+        observers = [*self._observers, *(one for one in manager().hook.sqlqueue_observers() if one is not None)]
+        made = [Subscription(queue, queue.registered, observers, _wrapped) for queue in queues if queue.registered]
+        if not made:
+            raise DeclarationError(
+                f"no handler is registered on the queues of {self._broker!r}; register one with @queue.handler"
+            )
+        return made
+
+    def _is_wanted(self, queue: Queue) -> bool:
+        names = (queue, queue.name, queue.spec.name, queue.spec.full_name)
+        return self._wanted is None or any(name in self._wanted for name in names)
+
+    def _prepare(self) -> None:
+        """Check everything against the database, waiting for a server that is not there yet."""
+        deadline = monotonic() + self._startup_timeout
+        self._waker = self._make_waker()
+        pause = 0.1
+        while True:
+            try:
+                self._broker.pool.probe()
+                with self._broker.pool.connection() as connection:
+                    self._broker.dialect.check_server(connection)
+                    self._broker.dialect.check_writable(connection)
+                    for subscription in self._subscriptions:
+                        subscription.prepare(connection, self._certain)
+                return
+            except Exception as error:  # sorted by what the dialect makes of it
+                trouble = self._broker.dialect.classify(error)
+                if trouble in (Trouble.PERMANENT, Trouble.CLOSED) or monotonic() + pause > deadline:
+                    raise
+                log.warning("%s: %s (%s); waiting for it", self._broker.dialect.source, trouble.value, error)
+                self._wait_start(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
+                pause = min(pause * 2, 2.0)
+
+    def _wait_start(self, pause: float) -> None:
+        try:
+            error = self._ends.get(timeout=pause)
+        except Empty:
+            return
+        self._ends.put(error)
+        raise error or SQLQueueError("the consumer was stopped before it had started")
+
+    def _make_waker(self) -> Waker | None:
+        channels = list(dict.fromkeys(one.queue.spec.full_name for one in self._subscriptions))
+        return self._broker.dialect.waker(self._broker.pool, channels, self._hint, notify=self._broker.notify)
+
+    def _certain(self) -> bool:
+        return self._waker is not None and self._waker.certain
+
+    def _hint(self, hint: Hint) -> None:
+        if hint.payload == STOP_WORKER:
+            log.info("asked to stop by a notification on %s", hint.channel)
+            self.request_stop()
+            return
+        for subscription in self._subscriptions:
+            subscription.hint(hint)
+
+    # -- stop -------------------------------------------------------------------------------------------------
+
+    def _wait_idle(self, deadline: float | None) -> bool:
+        """Whether all queues went idle before the deadline and nothing else ended the run."""
+        while True:
+            if all(one.pump.idle for one in self._subscriptions):
+                return True
+            if deadline is not None and monotonic() > deadline:
+                return False
+            try:
+                self._error = self._ends.get(timeout=IDLE_CHECK)
+            except Empty:
+                continue
+            return True
+
+    def _drain(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.stop()
+        deadline = monotonic() + self._drain_timeout
+        ended = [one.join(max(0.0, deadline - monotonic())) for one in self._subscriptions]
+        if not all(ended):
+            for subscription in self._subscriptions:
+                subscription.give_up()
+            for subscription in self._subscriptions:
+                subscription.join(LAST_TURN)
+        self._close_waker()
+        self._broker.unlisten(self._hint)
+        assert self._executor is not None
+        self._executor.shutdown(wait=all(ended), cancel_futures=True)
+
+    def _close_waker(self) -> None:
+        if self._waker is not None:
+            self._waker.stop()
+            self._waker = None
+
+    def _hurry(self) -> None:
+        """A second signal: give back what is in work and leave."""
+        for subscription in self._subscriptions:
+            subscription.give_up()
+
+
+def _wrapped(queue: str, call: Call) -> Call:
+    """The handler's call with what plugins wrap around it."""
+    for plugin in manager().get_plugins():
+        wrap: Callable[..., Call | None] | None = getattr(plugin, "sqlqueue_wrap_handler", None)
+        call = (wrap(queue=queue, call=call) if wrap else None) or call
+    return call

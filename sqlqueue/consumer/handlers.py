@@ -1,0 +1,106 @@
+"""Handle: a claimed row is read and given to its handler on a worker thread; what comes back is a verdict."""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from time import perf_counter
+from typing import Any
+
+import attrs
+
+from sqlqueue.consumer.notices import Notices
+from sqlqueue.delivery import Delivery
+from sqlqueue.errors import DecodeError
+from sqlqueue.handler import Handler
+from sqlqueue.outcome import DeadLetter, Drop, Retry
+from sqlqueue.rows import Reader
+from sqlqueue.settling import ACKNOWLEDGED, Rules, Verdict, decide, spent_at_claim
+from sqlqueue.strategies.base import RELEASE
+
+log = logging.getLogger("sqlqueue")
+
+#: A handler that was stopped by one of these did not fail: its row goes back.
+STOPS = (KeyboardInterrupt, SystemExit)
+
+
+@attrs.define(eq=False)
+class Work:
+    """A claimed row on its way through this consumer.
+
+    `key` is its partition key as the driver returned it; `leads`: whether it is the row of its key that may run.
+    """
+
+    delivery: Delivery
+    key: Any = None
+    leads: bool = False
+
+
+@attrs.frozen
+class Finished:
+    """What became of a piece of work. `stop` is set where the handler asked the process to end."""
+
+    work: Work
+    verdict: Verdict
+    seconds: float | None = None
+    stop: BaseException | None = None
+
+
+@attrs.define(eq=False)
+class Runner:
+    """Runs one queue's handler; safe to call from many threads."""
+
+    queue: str
+    reader: Reader
+    rules: Rules
+    now: Callable[[], datetime]
+    notices: Notices
+    call: Callable[[Any, Delivery], Any]
+    _warned: bool = False
+
+    def run(self, work: Work) -> Finished:
+        """Read the row, run the handler, decide; every exception becomes a verdict."""
+        delivery = work.delivery
+        spent = spent_at_claim(self.rules, delivery.attempt)
+        if spent is not None:
+            return Finished(work, spent)
+        began = perf_counter()
+        try:
+            message = self.reader.read(delivery)
+            self.notices.tell("started", delivery)
+            outcome = self.call(message, delivery)
+        except STOPS as stop:
+            return Finished(work, Verdict(RELEASE, "released"), perf_counter() - began, stop)
+        except BaseException as error:  # noqa: BLE001 - whatever a handler raises settles its row
+            outcome = error
+            self._log(delivery, error)
+        seconds = perf_counter() - began
+        if outcome is None:
+            return Finished(work, ACKNOWLEDGED, seconds)
+        return Finished(work, self._decide(delivery, outcome), seconds)
+
+    def _decide(self, delivery: Delivery, outcome: Any) -> Verdict:
+        if not isinstance(outcome, BaseException) and not self._warned:
+            self._warned = True
+            log.warning(
+                "queue %s: its handler returned %r, which is no outcome and counts as done; return None, Retry, Drop "
+                "or DeadLetter",
+                self.queue,
+                outcome,
+            )
+        return decide(self.rules, delivery.attempt, outcome, self.now())
+
+    def _log(self, delivery: Delivery, error: BaseException) -> None:
+        if isinstance(error, Retry | Drop | DeadLetter):
+            return
+        if isinstance(error, DecodeError):
+            log.error("queue %s: row %r: %s", self.queue, delivery.claim.id, error)
+        else:
+            log.error("queue %s: row %r: the handler failed", self.queue, delivery.claim.id, exc_info=error)
+
+
+def caller(handler: Handler) -> Callable[[Any, Delivery], Any]:
+    """The handler's function as one that always takes the delivery."""
+    function = handler.function
+    if handler.takes_delivery:
+        return function
+    return lambda message, _: function(message)

@@ -1,0 +1,27 @@
+"""Keep, pure: when the leases of what is in work must be extended. Instants are seconds of a monotonic clock."""
+
+import attrs
+
+
+@attrs.define
+class Keeper:
+    """One instant for all leases of a queue: half a lease after the oldest of them was written.
+
+    Leases written meanwhile are extended with the others, a little early: one statement for all of them.
+    """
+
+    lease: float
+    _next: float | None = None
+
+    def written(self, now: float) -> None:
+        """Leases were written, by a claim or an extension."""
+        if self._next is None:
+            self._next = now + self.lease / 2
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until the next extension; None where nothing is held."""
+        return None if self._next is None else max(0.0, self._next - now)
+
+    def extended(self, now: float, held: bool) -> None:
+        """An extension went out at `now`; `held`: whether leases are still held."""
+        self._next = now + self.lease / 2 if held else None

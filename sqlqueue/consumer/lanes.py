@@ -1,0 +1,91 @@
+"""Dispatch, pure: which of the claimed rows may run now. Rows of one key run one at a time, oldest first."""
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import attrs
+
+W = TypeVar("W")
+
+
+@attrs.define
+class Blocked:
+    """A key whose row failed: the later rows of the key stay behind it until it is settled for good."""
+
+    id: Hashable
+    until: datetime | None
+
+
+@attrs.define
+class Lanes(Generic[W]):
+    """Claimed rows by key, for one consumer.
+
+    A row without a key (None) has no order. `W` is whatever stands for a row; it is told by its id.
+    """
+
+    _waiting: dict[Hashable, deque[W]] = attrs.field(factory=dict)
+    _blocked: dict[Hashable, Blocked] = attrs.field(factory=dict)
+
+    @property
+    def any_blocked(self) -> bool:
+        return bool(self._blocked)
+
+    def busy(self, key: Hashable) -> bool:
+        """Whether a row of this key is in hand."""
+        return key in self._waiting
+
+    def holds_back(self, key: Hashable, id: Hashable) -> bool:
+        """Whether this is the failed row that its key waits for."""
+        blocked = self._blocked.get(key)
+        return blocked is not None and blocked.id == id
+
+    def blocked(self, key: Hashable, id: Hashable) -> Blocked | None:
+        """What holds this row of this key back, unless it is the failed row itself."""
+        blocked = self._blocked.get(key)
+        return None if blocked is None or blocked.id == id else blocked
+
+    def enter(self, key: Hashable, work: W) -> bool:
+        """Take a claimed row in; True where it may run now, False where it waits behind one of its key."""
+        if key is None:
+            return True
+        line = self._waiting.get(key)
+        if line is None:
+            self._waiting[key] = deque()
+            return True
+        line.append(work)
+        return False
+
+    def leave(self, key: Hashable) -> W | None:
+        """The running row of this key was settled for good: the next of the key, which may run now, or None."""
+        if key is None:
+            return None
+        self._blocked.pop(key, None)
+        line = self._waiting[key]
+        if line:
+            return line.popleft()
+        del self._waiting[key]
+        return None
+
+    def hold(self, key: Hashable, id: Hashable, until: datetime | None) -> Sequence[W]:
+        """The running row of this key will be tried again: the rows behind it, which must go back as well."""
+        if key is None:
+            return ()
+        self._blocked[key] = Blocked(id, until)
+        return tuple(self._waiting.pop(key))
+
+    def put_off(self, key: Hashable) -> Sequence[W]:
+        """The running row of this key left unsettled: the rows behind it, which must go back as well."""
+        return () if key is None else tuple(self._waiting.pop(key))
+
+    def unblock(self, key: Hashable) -> None:
+        """The row that held the key back was settled elsewhere."""
+        self._blocked.pop(key, None)
+
+    def clear(self) -> list[W]:
+        """Everything that waits; afterwards nothing does."""
+        waiting = [work for line in self._waiting.values() for work in line]
+        for line in self._waiting.values():
+            line.clear()
+        return waiting

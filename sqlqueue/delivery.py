@@ -1,0 +1,44 @@
+"""What a handler may know of the row that it works on."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from sqlqueue.strategies.base import Claim
+
+
+@attrs.define(eq=False)
+class Delivery:
+    """One delivery of one row.
+
+    `attempt` is 1 on the first delivery, None on a table that does not count. `key` and `group` are None where the
+    table has no such column; `headers` are empty there.
+    """
+
+    queue: str
+    claim: Claim = attrs.field(repr=False)
+    id: Any = None
+    key: Any = None
+    group: str | None = None
+    headers: Mapping[str, str] = attrs.field(factory=dict)
+    _lost: bool = attrs.field(default=False, repr=False)
+
+    @property
+    def attempt(self) -> int | None:
+        return self.claim.attempt
+
+    @property
+    def expires(self) -> datetime:
+        """When the lease ends unless it is extended, aware UTC."""
+        return self.claim.expires
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is known to have been lost: what the handler still does will not be acknowledged."""
+        return self._lost
+
+    def lose(self) -> None:
+        """Note that the row belongs to somebody else now."""
+        self._lost = True

@@ -1,0 +1,281 @@
+"""The border to a database: what a dialect package answers, and nothing else about it is known to the core."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, Protocol
+
+import attrs
+
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Call, Statement
+
+Row = tuple[Any, ...]
+
+#: Turns one value into another, such as a datetime into the text that a column holds.
+Converter = Callable[[Any], Any]
+
+
+@attrs.frozen(kw_only=True)
+class Capabilities:
+    """What a database promises; `sqlqueue.testing.contract` tests each promise.
+
+    `row_locks`: `FOR UPDATE SKIP LOCKED`. `concurrent_claims`: claims that run together take different rows rather
+    than wait for each other. `session_locks`: locks that live as long as a connection. `notifies`: other programs
+    can send a wake-up. `time_precision`: seconds that a moment can be told apart by.
+    """
+
+    row_locks: bool
+    concurrent_claims: bool
+    session_locks: bool
+    notifies: bool
+    time_precision: float = 1e-6
+
+
+class Trouble(Enum):
+    """What an exception means for a consumer's loop."""
+
+    TRANSIENT = "the statement may succeed when it is tried again"
+    LOST = "the server or the connection is gone"
+    EXHAUSTED = "the pool had no connection to lend in time"
+    CLOSED = "the pool was closed by its owner"
+    PERMANENT = "trying again will not help until somebody mends it"
+
+
+@attrs.frozen(kw_only=True)
+class PoolSettings:
+    """How a dialect opens a pool: connections at most, and seconds that a statement of ours may take."""
+
+    size: int = 10
+    statement_timeout: float = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class ColumnFacts:
+    """What the database says of a column. `type` is its own word for it, in lower case without arguments;
+    `precision` the decimal digits of a second that a moment keeps, where the type says so."""
+
+    type: str
+    nullable: bool
+    precision: int | None = None
+    has_default: bool = False
+
+
+@attrs.frozen
+class Hint:
+    """A wake-up. `channel` None means every table, `payload` "" every group of the table."""
+
+    channel: str | None = None
+    payload: str = ""
+
+
+class Connection(Protocol):
+    """One connection while it is lent. `driver` is the driver's own object."""
+
+    @property
+    def driver(self) -> Any: ...
+
+    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        """Run the calls in one transaction and, where the driver can, one round trip; the rows of each call.
+
+        On a pool's connection the transaction is committed, at READ COMMITTED or the database's nearest; with
+        `durable` False the commit need not have reached the disk. On an adopted connection the calls join
+        the caller's transaction, which stays open, and the driver's errors pass unchanged.
+        """
+        ...
+
+    def insert_many(
+        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+    ) -> int:
+        """Insert all rows (values in the order of `columns`) or none, the fastest way; how many."""
+        ...
+
+
+class Pool(Protocol):
+    """The connections of one broker in one process. Nothing connects before the first `connection()`."""
+
+    @property
+    def size(self) -> int: ...
+
+    def probe(self) -> None:
+        """Make one connection now and let the driver's own error out where that fails; a pool may hide it."""
+        ...
+
+    def connection(self, timeout: float | None = None) -> AbstractContextManager[Connection]:
+        """Lend a connection, as it came when it goes back. Waits `timeout` seconds, by default the pool's own."""
+        ...
+
+    def close(self) -> None:
+        """Close what this object opened; a pool of the user's stays open."""
+        ...
+
+
+class Waker(Protocol):
+    """Calls back when another program wrote, on a thread of its own that no trouble ends."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether no commit escapes it at present: an empty queue then needs no looks."""
+        ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """End the thread and give back or close its connection; returns when both are done."""
+        ...
+
+
+class Dialect(ABC):
+    """A database as the core asks it. One object serves one broker: it knows the URL, or the user's pool."""
+
+    #: The name that logs and errors use; the core never compares it.
+    name: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+
+    # -- the source -------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def source(self) -> str:
+        """Where the database is, without password or other secrets, for people to read."""
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def quote(self, identifier: str) -> str:
+        """`identifier` as a quoted identifier."""
+        return '"' + identifier.replace('"', '""') + '"'
+
+    @abstractmethod
+    def placeholder(self, number: int) -> str:
+        """The text that stands for the n-th value, counted from 1; one number may stand in several places."""
+
+    def table(self, spec: TableSpec) -> str:
+        """The table's quoted name, with its schema where there is one."""
+        return f"{self.quote(spec.schema)}.{self.quote(spec.name)}" if spec.schema else self.quote(spec.name)
+
+    # -- fragments --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def now(self, column: ColumnSpec) -> str:
+        """The database's own *now*, as `column` holds moments."""
+
+    #: What follows a SELECT to lock its rows and pass over those locked; empty where there are no row locks.
+    skip_locked: ClassVar[str] = ""
+
+    def given(self, columns: Mapping[str, ColumnSpec]) -> str:
+        """A table expression named `given` of the call's rows: for each name a column with the values of the
+        parameter of that name, typed as the table's column is. Empty where the dialect runs such a call once
+        for each row: the statement then names the values themselves.
+        """
+        return ""
+
+    def earliest(self, column: ColumnSpec) -> str:
+        """A literal before every moment of `column`: what NULL counts as."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def due(self, moment: str, column: ColumnSpec, now: str) -> tuple[str, ...]:
+        """Conditions that say that `moment` (an expression over `column`) is not after `now`.
+
+        Each can be served by one range of an index on `moment`; no row meets two of them, every due row one.
+        """
+
+    @abstractmethod
+    def ahead(self, moment: str, column: ColumnSpec, now: str) -> tuple[tuple[str, str], ...]:
+        """Pairs of (value, condition): rows whose `moment` is after `now`, each pair one range of an index,
+        and the moment of such a row in the one spelling that `decoder(column)` reads and `min` orders."""
+
+    @abstractmethod
+    def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
+        """One condition, exact whoever wrote the value: `moment` is not NULL and not after `now`."""
+
+    def read(self, column: ColumnSpec, expression: str) -> str:
+        """The expression that reads a column so that `decoder(column)` can take its value."""
+        return expression
+
+    # -- values -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def encoder(self, column: ColumnSpec) -> Converter | None:
+        """From a Python value (never None) to what the driver binds; None where it is bound as it is."""
+
+    def now_encoder(self, column: ColumnSpec) -> Converter | None:
+        """As `encoder`, for the host's *now* that `due`, `ahead` and `ended` compare with: where the column is coarse,
+        moments are rounded up when written and *now* is rounded down, so that no row is due before its moment."""
+        return self.encoder(column)
+
+    @abstractmethod
+    def decoder(self, column: ColumnSpec) -> Converter | None:
+        """From what the driver returns (never None) to the declared type, moments as aware UTC datetimes;
+        None where it comes as it is. Raises ValueError or TypeError on a value that cannot be read."""
+
+    # -- connections ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def open_pool(self, settings: PoolSettings) -> Pool:
+        """The broker's pool in this process: of its own, or around the user's. Does not connect."""
+
+    @abstractmethod
+    def adopt(self, connection: Any) -> Connection | None:
+        """A caller's driver connection as a `Connection` that joins its transaction; None if it is not ours."""
+
+    @abstractmethod
+    def waker(self, pool: Pool, channels: Sequence[str], wake: Callable[[Hint], None], *, notify: bool) -> Waker | None:
+        """A waker for other programs' writes, not started yet; None where there is none."""
+
+    def notification(self, channel: str, payload: str) -> tuple[str, Mapping[str, Any]] | None:
+        """Template and values of the statement that wakes listeners at commit; None where nothing is sent."""
+        return None
+
+    def check_channel(self, channel: str, group: str | None) -> None:
+        """Raise `DeclarationError` where a notification could not carry these names."""
+
+    # -- the schema -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def create_table(self, spec: TableSpec) -> tuple[str, ...]:
+        """The recommended CREATE TABLE IF NOT EXISTS and CREATE INDEX IF NOT EXISTS statements."""
+
+    def create_notify(self, spec: TableSpec) -> tuple[str, ...]:
+        """The statements that make every insert wake listeners, one notification a statement; may be none."""
+        return ()
+
+    @abstractmethod
+    def create_index(self, spec: TableSpec, keys: Sequence[str], where: str) -> str:
+        """CREATE INDEX IF NOT EXISTS for these key expressions and this partial condition ("" for all rows)."""
+
+    @abstractmethod
+    def check_server(self, connection: Connection) -> None:
+        """Raise `Unsupported` where the server is too old, naming what it is and what is needed."""
+
+    @abstractmethod
+    def describe(self, connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFacts] | None:
+        """The table's columns by name, as the database has them; None where there is no such table."""
+
+    @abstractmethod
+    def misfit(self, column: ColumnSpec, facts: ColumnFacts) -> str | None:
+        """Why the database's column cannot hold the declared one and how to mend it; None where it can."""
+
+    @abstractmethod
+    def check_statement(self, connection: Connection, statement: Statement) -> None:
+        """Have the server prepare the statement, privileges included; the driver's error where it refuses."""
+
+    @abstractmethod
+    def check_writable(self, connection: Connection) -> None:
+        """Raise the driver's error, or `SchemaError`, where this connection can only read."""
+
+    @abstractmethod
+    def lacks_index(self, connection: Connection, statement: Statement, spec: TableSpec) -> bool:
+        """Whether the statement, a claim, must sort or read the whole table for want of an index."""
+
+    @abstractmethod
+    def read_clock(self, connection: Connection) -> datetime:
+        """The database's own clock, aware UTC."""
+
+    # -- judgement --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def classify(self, error: BaseException) -> Trouble:
+        """What the driver's error means for a loop that could try again."""

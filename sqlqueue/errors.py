@@ -1,0 +1,45 @@
+"""Every error that sqlqueue raises itself; a driver's errors pass through unchanged."""
+
+
+class SQLQueueError(Exception):
+    """The base of sqlqueue's own errors."""
+
+
+class DeclarationError(SQLQueueError, ValueError):
+    """A table, queue or handler is declared in a way that cannot work; raised where it is declared."""
+
+
+class SchemaError(SQLQueueError):
+    """The database does not hold what the declaration names; raised when a consumer starts."""
+
+
+class Unsupported(SQLQueueError):
+    """The database, or this release, does not serve what was asked for."""
+
+
+class PoolTooSmall(SQLQueueError):
+    """The pool cannot lend a single connection for the work asked of it."""
+
+
+class LeaseLost(SQLQueueError):
+    """A delivery's lease ended before its settlement: the row belongs to somebody else now."""
+
+
+class EncodeError(SQLQueueError, TypeError):
+    """A message or header cannot be stored; nothing was written."""
+
+
+class DecodeError(SQLQueueError):
+    """A stored row or payload cannot be read as the type that its handler takes."""
+
+
+class PublishError(SQLQueueError):
+    """A publisher could not confirm a message."""
+
+
+class BrokerClosed(SQLQueueError):
+    """The broker was closed; it neither enqueues nor settles any more."""
+
+
+class DialectNotFound(SQLQueueError):
+    """No installed package serves the URL's scheme or the pool's type."""

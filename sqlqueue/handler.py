@@ -1,0 +1,175 @@
+"""A handler as it is declared: a function and how to run it, checked where it is written."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import attrs
+
+from sqlqueue.clock import seconds
+from sqlqueue.column import Role
+from sqlqueue.delivery import Delivery
+from sqlqueue.errors import DeclarationError, Unsupported
+from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
+from sqlqueue.spec import TableSpec
+
+#: The shortest lease, in seconds.
+SHORTEST_LEASE = 0.1
+
+
+@attrs.frozen(kw_only=True)
+class Handler:
+    """A registered handler.
+
+    `kind` is the annotated type of its message, Any where there is none. Seconds: `lease`, `poll_interval`.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    kind: Any
+    takes_delivery: bool
+    workers: int
+    by_key: bool
+    prefetch: int
+    max_attempts: int | None
+    retry: RetryPolicy
+    on_decode_error: RetryPolicy
+    lease: float
+    poll_interval: float
+
+
+def whole(value: Any, what: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise DeclarationError(f"{what} is {value!r}; give a whole number from {least} up")
+    return value
+
+
+def lease_seconds(value: Any) -> float:
+    try:
+        lease = seconds(value, "lease")
+    except ValueError as error:
+        raise DeclarationError(str(error)) from None
+    if lease < SHORTEST_LEASE:
+        raise DeclarationError(f"lease is {value!r}; give seconds from {SHORTEST_LEASE} up")
+    return lease
+
+
+def poll_seconds(value: Any) -> float:
+    try:
+        interval = seconds(value, "poll_interval")
+    except ValueError as error:
+        raise DeclarationError(str(error)) from None
+    if not interval:
+        raise DeclarationError("poll_interval is 0, which would claim without pause; give seconds above 0")
+    return interval
+
+
+def refuse_unserved(**options: Any) -> None:
+    """`Unsupported` for a handler option that this release does not serve yet."""
+    for name, value in options.items():
+        if value:
+            raise Unsupported(f"handler({name}={value!r}) is not served by this release; leave it out")
+
+
+def make_handler(
+    function: Callable[..., Any],
+    spec: TableSpec,
+    *,
+    workers: int,
+    by_key: bool,
+    prefetch: int,
+    max_attempts: int | None,
+    retry: Any,
+    on_decode_error: Any,
+    lease: Any,
+    poll_interval: Any,
+) -> Handler:
+    """Check a handler's function and settings against its table; `DeclarationError` for what cannot work."""
+    name = getattr(function, "__qualname__", None) or repr(function)
+    where = f"table {spec.name!r}, handler {name}"
+    if max_attempts is not None and not spec.has(Role.ATTEMPT):
+        raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
+    if by_key and not spec.has(Role.PARTITION_KEY):
+        raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
+    takes_delivery, kind = _signature(function, where)
+    _check_kind(spec, kind, where)
+    return Handler(
+        function=function,
+        name=name,
+        kind=kind,
+        takes_delivery=takes_delivery,
+        workers=whole(workers, f"{where}: workers", 1),
+        by_key=by_key,
+        prefetch=whole(prefetch, f"{where}: prefetch", 0),
+        max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
+        retry=DEFAULT_RETRY if retry is attrs.NOTHING else policy(retry),
+        on_decode_error=NoRetry() if on_decode_error is attrs.NOTHING else policy(on_decode_error),
+        lease=lease_seconds(lease),
+        poll_interval=poll_seconds(poll_interval),
+    )
+
+
+def _signature(function: Callable[..., Any], where: str) -> tuple[bool, Any]:
+    """Whether the function takes the delivery as well, and the annotated type of its message."""
+    if not callable(function):
+        raise DeclarationError(f"{where}: {function!r} cannot be called")
+    called = (
+        function if inspect.isroutine(function) or isinstance(function, functools.partial) else type(function).__call__
+    )
+    if inspect.iscoroutinefunction(called) or inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        raise DeclarationError(f"{where}: a coroutine or generator; handlers run on threads: give a plain function")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(f"{where}: its signature cannot be read ({error}); wrap it in a function") from error
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    hints = _hints(function, called) if positional else {}
+    if len(required) > 2 or named or (not positional and not several):
+        raise DeclarationError(
+            f"{where}: takes ({', '.join(str(p) for p in parameters)}); a handler is called as f(message) or "
+            "f(message, delivery)"
+        )
+    second = positional[1] if len(positional) > 1 else None
+    takes_delivery = second is not None and (
+        second in required or second.name == "delivery" or hints.get(second.name) is Delivery
+    )
+    kind = hints.get(positional[0].name, Any) if positional else Any
+    return takes_delivery, kind
+
+
+def _hints(function: Any, called: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(function.func if isinstance(function, functools.partial) else called)
+    except NameError as error:
+        raise DeclarationError(
+            f"handler {getattr(function, '__qualname__', function)}: an annotation names {error.name!r}, which is not "
+            "known in its module; import it there"
+        ) from error
+
+
+def _check_kind(spec: TableSpec, kind: Any, where: str) -> None:
+    is_row = spec.row_class is not None and kind is spec.row_class
+    if spec.has(Role.PAYLOAD) and is_row:
+        raise DeclarationError(
+            f"{where}: takes the row {kind.__name__}, but the table has a payload, which is what a handler takes; "
+            "annotate the message's type, or leave the payload unmarked"
+        )
+    if not spec.has(Role.PAYLOAD) and not is_row and not _could_be_row(spec, kind):
+        rows = spec.row_class.__name__ if spec.row_class else "a mapping"
+        raise DeclarationError(
+            f"{where}: takes {getattr(kind, '__name__', kind)}, but the table has no payload column to decode: the "
+            f"handler gets the row ({rows}); annotate that, or mark a column with column.payload()"
+        )
+
+
+def _could_be_row(spec: TableSpec, kind: Any) -> bool:
+    if kind in (Any, object):
+        return True
+    base = getattr(kind, "__origin__", kind)
+    if spec.row_class is not None:
+        return isinstance(base, type) and issubclass(spec.row_class, base)
+    return isinstance(base, type) and issubclass(dict, base)

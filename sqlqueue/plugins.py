@@ -1,0 +1,59 @@
+"""Finds what plugins bring: entry points are loaded by name, so a machine without psycopg runs SQLite."""
+
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import pluggy
+
+from sqlqueue import hookspecs
+from sqlqueue.dialect import Dialect
+from sqlqueue.errors import DialectNotFound
+
+GROUP = hookspecs.PROJECT
+
+
+@lru_cache(maxsize=1)
+def manager() -> pluggy.PluginManager:
+    """The process's plugin manager; `manager().register(plugin)` adds one by hand."""
+    plugins = pluggy.PluginManager(hookspecs.PROJECT)
+    plugins.add_hookspecs(hookspecs)
+    return plugins
+
+
+def dialect_for(source: Any) -> Dialect:
+    """The dialect that serves a URL or a pool; `DialectNotFound` names what there is."""
+    scheme, _, rest = source.partition(":") if isinstance(source, str) else ("", "", "")
+    names = sorted({entry.name for entry in entry_points(group=GROUP)})
+    if isinstance(source, str) and not rest:
+        raise DialectNotFound(f"{source!r} is no database URL; it begins with one of: {_schemes(names)}")
+    wanted = [scheme] if isinstance(source, str) else names
+    troubles = _load(wanted)
+    found: Dialect | None = manager().hook.sqlqueue_dialect(source=source)
+    if found is not None:
+        return found
+    given = f"the URL scheme {scheme!r}" if scheme else f"a pool of type {type(source).__qualname__}"
+    trouble = "".join(f"; {name}: {error}" for name, error in troubles.items())
+    raise DialectNotFound(f"nothing installed serves {given}; installed are: {_schemes(names)}{trouble}")
+
+
+def _schemes(names: list[str]) -> str:
+    return ", ".join(f"{name}://" for name in names) or "none"
+
+
+def _load(names: list[str]) -> dict[str, str]:
+    """Register the entry points of these names; what could not be imported, and why."""
+    troubles: dict[str, str] = {}
+    plugins = manager()
+    for entry in entry_points(group=GROUP):
+        if entry.name not in names:
+            continue
+        try:
+            plugin = entry.load()
+        except ImportError as error:
+            extra = entry.value.removeprefix("sqlqueue_")
+            troubles[entry.name] = f"{error} (pip install 'sqlqueue[{extra}]')"
+            continue
+        if not plugins.is_registered(plugin):
+            plugins.register(plugin)
+    return troubles

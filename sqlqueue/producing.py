@@ -1,0 +1,131 @@
+"""Enqueue: a message and its options become the values of one row, checked before anything is written."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from sqlqueue.clock import Clock, Duration, HostClock, later, utc
+from sqlqueue.codec import Codec
+from sqlqueue.column import Role
+from sqlqueue.dialect import Converter, Dialect
+from sqlqueue.errors import DeclarationError, EncodeError
+from sqlqueue.rows import encode_headers, encode_payload
+from sqlqueue.spec import ColumnSpec, TableSpec, default_of
+
+
+@attrs.frozen(kw_only=True)
+class RowMaker:
+    """Makes rows for one queue: `columns` are those that our insert names, `encoders` turn their values."""
+
+    queue: str
+    spec: TableSpec
+    group: str | None
+    codec: Codec
+    dialect: Dialect
+    columns: tuple[ColumnSpec, ...] = attrs.field(init=False)
+    encoders: tuple[Converter | None, ...] = attrs.field(init=False)
+
+    @columns.default
+    def _columns(self) -> tuple[ColumnSpec, ...]:
+        return tuple(column for column in self.spec.columns if not column.generated)
+
+    @encoders.default
+    def _encoders(self) -> tuple[Converter | None, ...]:
+        return tuple(self.dialect.encoder(column) for column in self.columns)
+
+    def row(
+        self,
+        message: Any,
+        *,
+        key: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        priority: float | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+    ) -> dict[str, Any]:
+        """The row's values by field."""
+        row = dict(self.spec.values(message)) if self._is_row(message) else self._wrap(message)
+        if headers is not None:
+            self._put(row, Role.HEADERS, encode_headers(headers), "headers")
+        if key is not None:
+            self._put(row, Role.PARTITION_KEY, key, "key")
+        if priority is not None:
+            self._put(row, Role.PRIORITY, priority, "priority")
+        if delay is not None or at is not None:
+            self._put(row, Role.RETRY_AFTER, self._due(delay, at), "delay or at")
+        self._complete(row)
+        return row
+
+    def _is_row(self, message: Any) -> bool:
+        if self.spec.row_class is not None and isinstance(message, self.spec.row_class):
+            return True
+        return not self.spec.has(Role.PAYLOAD) and self.spec.row_class is None and isinstance(message, Mapping)
+
+    def _wrap(self, message: Any) -> dict[str, Any]:
+        payload = self.spec.role(Role.PAYLOAD)
+        if payload is None:
+            rows = self.spec.row_class.__qualname__ if self.spec.row_class else "a mapping"
+            raise EncodeError(
+                f"queue {self.queue}: {type(message).__qualname__} is no row of the table, which has no payload "
+                f"column; enqueue {rows}"
+            )
+        return {payload.field: encode_payload(payload, self.codec, message)}
+
+    def _put(self, row: dict[str, Any], role: Role, value: Any, option: str) -> None:
+        column = self.spec.role(role)
+        if column is None:
+            raise DeclarationError(
+                f"queue {self.queue}: {option} given, but no column plays the role {role.value!r}; mark one with "
+                f"column.{role.value}(); nothing was written"
+            )
+        row[column.field] = value
+
+    def _due(self, delay: Duration | None, at: datetime | None) -> datetime:
+        if delay is not None and at is not None:
+            raise ValueError(f"delay={delay!r} and at={at!r} are both given; give one of them")
+        if at is not None:
+            return utc(at, "at")
+        return later(self._clock.now(), delay if delay is not None else 0)
+
+    @property
+    def _clock(self) -> Clock:
+        return self.spec.clock if isinstance(self.spec.clock, Clock) else HostClock()
+
+    def _complete(self, row: dict[str, Any]) -> None:
+        group = self.spec.role(Role.GROUP)
+        if group is not None and self.group is not None:
+            if row.get(group.field, self.group) != self.group:
+                raise DeclarationError(
+                    f"queue {self.queue}: the row's group is {row[group.field]!r}; enqueue it to the queue of that "
+                    "group"
+                )
+            row[group.field] = self.group
+        for column in self.columns:
+            if column.field not in row:
+                row[column.field] = self._default(column)
+            value = row[column.field]
+            if isinstance(value, datetime):
+                row[column.field] = utc(value, f"queue {self.queue}: {column.field}")
+
+    def _default(self, column: ColumnSpec) -> Any:
+        default = default_of(column)
+        if default is attrs.NOTHING:
+            raise EncodeError(
+                f"queue {self.queue}: the row has no value for {column.field!r}, which has no default; enqueue a whole "
+                "row, give the field a default, or declare it as generated"
+            )
+        if column.role is Role.RETRY_AFTER and default is None and not column.optional:
+            return self._clock.now()
+        return default
+
+    def named(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(zip([column.field for column in self.columns], self.values(row), strict=True))
+
+    def values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        values = []
+        for column, encode in zip(self.columns, self.encoders, strict=True):
+            value = row[column.field]
+            values.append(value if encode is None or value is None else encode(value))
+        return tuple(values)

@@ -1,0 +1,208 @@
+"""Enqueue: a message becomes a row. And the one handler that works a queue's rows off."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import attrs
+
+from sqlqueue.clock import Duration
+from sqlqueue.dialect import Connection, Converter
+from sqlqueue.errors import BrokerClosed, DeclarationError
+from sqlqueue.handler import Handler, make_handler, refuse_unserved
+from sqlqueue.producing import RowMaker
+from sqlqueue.spec import TableSpec
+from sqlqueue.sql import Call, Statement
+from sqlqueue.statements import insert
+
+if TYPE_CHECKING:
+    from sqlqueue.broker import Broker
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Conflict = Literal["error", "ignore"]
+
+
+@attrs.define(eq=False)
+class Queue:
+    """A table, or one group of it, of one broker. Made by `Broker.queue`."""
+
+    broker: "Broker" = attrs.field(repr=False)
+    spec: TableSpec = attrs.field(repr=lambda spec: spec.full_name)
+    group: str | None = None
+    _handler: Handler | None = attrs.field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        """The table's name, with the group where there is one: for logs, errors and `health()`."""
+        return self.spec.full_name if self.group is None else f"{self.spec.full_name}[{self.group}]"
+
+    # -- enqueue ----------------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        message: Any,
+        *,
+        key: Any = None,
+        headers: Mapping[str, Any] | None = None,
+        priority: float | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        on_conflict: Conflict = "error",
+        connection: Any = None,
+    ) -> Any:
+        """Insert one row and return its id.
+
+        `message` is encoded into the payload, or is a row of the table (an object of its class, or a mapping
+        for a description built by hand) that is inserted as it is. `key`, `headers` and `priority` fill the columns
+        of these roles. `delay` (seconds or timedelta) or `at` (an aware datetime) hide the row until then.
+        `on_conflict="ignore"` leaves out a row that meets one of the table's unique indexes and returns None.
+        `connection`: the caller's own (psycopg or sqlite3); the row then belongs to its transaction, and the caller
+        commits.
+
+        Raises `BrokerClosed`, `EncodeError` for a message or header that cannot be stored, `DeclarationError` for an
+        option whose column the table lacks, `ValueError` for a bad time, and the driver's error where the insert fails.
+        """
+        self._open()
+        row = self._rows.row(message, key=key, headers=headers, priority=priority, delay=delay, at=at)
+        if on_conflict not in ("error", "ignore"):
+            raise ValueError(f"on_conflict is {on_conflict!r}; give 'error' or 'ignore'")
+        calls = [Call(self._inserts[on_conflict], self._rows.named(row)), *self.broker.notifications(self)]
+        if connection is not None:
+            rows = self.broker.adopt(connection).run(calls)[0]
+        else:
+            with self.broker.pool.connection() as ours:
+                rows = ours.run(calls)[0]
+            self.broker.wake(self)
+        if not rows:
+            return None
+        decode = self._id_decoder
+        return rows[0][0] if decode is None else decode(rows[0][0])
+
+    def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
+        """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
+
+        All are inserted or none. `connection` as in `enqueue`.
+        """
+        self._open()
+        rows = (self._rows.values(self._rows.row(message)) for message in messages)
+        if connection is not None:
+            return self._insert_many(self.broker.adopt(connection), rows)
+        with self.broker.pool.connection() as ours:
+            count = self._insert_many(ours, rows)
+        self.broker.wake(self)
+        return count
+
+    def _insert_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> int:
+        count = connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows)
+        for call in self.broker.notifications(self) if count else ():
+            connection.run([call])
+        return count
+
+    def _open(self) -> None:
+        if self.broker.closed:
+            raise BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
+
+    @cached_property
+    def _rows(self) -> RowMaker:
+        return RowMaker(
+            queue=self.name, spec=self.spec, group=self.group, codec=self.broker.codec, dialect=self.broker.dialect
+        )
+
+    @cached_property
+    def _id_decoder(self) -> Converter | None:
+        return self.broker.dialect.decoder(self.spec.id)
+
+    @cached_property
+    def _inserts(self) -> Mapping[str, Statement]:
+        return {
+            conflict: insert(self.broker.dialect, self.spec, self._rows.columns, ignore=conflict == "ignore")
+            for conflict in ("error", "ignore")
+        }
+
+    @cached_property
+    def _insert_only(self) -> Statement:
+        return insert(self.broker.dialect, self.spec, self._rows.columns, returning=False)
+
+    # -- work -------------------------------------------------------------------------------------------------
+
+    @overload
+    def handler(self, function: F) -> F: ...
+    @overload
+    def handler(
+        self,
+        *,
+        workers: int = 1,
+        by_key: bool = False,
+        prefetch: int = 0,
+        batch: int | None = None,
+        transactional: bool = False,
+        max_attempts: int | None = None,
+        dead_letter: Any = None,
+        retry: Any = ...,
+        on_decode_error: Any = ...,
+        lease: Duration | None = None,
+        poll_interval: Duration | None = None,
+        reply_to: Any = None,
+    ) -> Callable[[F], F]: ...
+    def handler(
+        self,
+        function: Any = None,
+        *,
+        workers: int = 1,
+        by_key: bool = False,
+        prefetch: int = 0,
+        batch: int | None = None,
+        transactional: bool = False,
+        max_attempts: int | None = None,
+        dead_letter: Any = None,
+        retry: Any = attrs.NOTHING,
+        on_decode_error: Any = attrs.NOTHING,
+        lease: Duration | None = None,
+        poll_interval: Duration | None = None,
+        reply_to: Any = None,
+    ) -> Any:
+        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`.
+
+        `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time in claim order.
+        `prefetch`: rows claimed ahead, beside those in work (0). `max_attempts`: deliveries after which a row is spent
+        (no cap). `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a
+        fixed delay in seconds, or None for no retry; by default 1 s doubling to 1 h. `on_decode_error`: the same for
+        a row that cannot be read; by default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
+
+        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `transactional`, `dead_letter` and
+        `reply_to`, which this release does not serve yet.
+        """
+        refuse_unserved(batch=batch, transactional=transactional, dead_letter=dead_letter, reply_to=reply_to)
+
+        def register(function: Any) -> Any:
+            made = make_handler(
+                function,
+                self.spec,
+                workers=workers,
+                by_key=by_key,
+                prefetch=prefetch,
+                max_attempts=max_attempts,
+                retry=retry,
+                on_decode_error=on_decode_error,
+                lease=self.broker.lease if lease is None else lease,
+                poll_interval=self.broker.poll_interval if poll_interval is None else poll_interval,
+            )
+            self._register(made)
+            return function
+
+        return register if function is None else register(function)
+
+    @property
+    def registered(self) -> Handler | None:
+        """The queue's handler, None while there is none."""
+        return self._handler
+
+    def _register(self, made: Handler) -> None:
+        if self._handler is not None:
+            raise DeclarationError(
+                f"queue {self.name}: {made.name} is its second handler beside {self._handler.name}; a queue of one "
+                "broker has one"
+            )
+        self._handler = made

@@ -1,0 +1,94 @@
+"""When a failed row is tried again: pure functions from the attempt to a delay in seconds."""
+
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+
+from sqlqueue.clock import Duration, seconds
+
+
+class RetryPolicy(Protocol):
+    """How long a failed row waits.
+
+    `delay(attempt, error)` returns seconds until the next delivery after the `attempt`-th (counted from 1) failed with
+    `error`, or None to give the row up at once.
+    """
+
+    def delay(self, attempt: int, error: BaseException) -> float | None: ...
+
+
+def _from_one(instance: object, attribute: "attrs.Attribute[float]", value: float) -> None:
+    if value < 1:
+        raise ValueError(f"{attribute.name} is {value!r}; give a factor from 1 up")
+
+
+def _share(instance: object, attribute: "attrs.Attribute[float]", value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{attribute.name} is {value!r}; give a share from 0 to 1")
+
+
+@attrs.frozen(kw_only=True)
+class Exponential:
+    """`first` seconds, multiplied by `factor` for each further attempt, up to `most` seconds.
+
+    `jitter` is the share of the delay that is drawn by chance, so that rows which failed together do not return
+    together: 0.5 means between half of the delay and all of it.
+    """
+
+    first: float = attrs.field(default=1.0, converter=seconds)
+    factor: float = attrs.field(default=2.0, validator=_from_one)
+    most: float = attrs.field(default=3600.0, converter=seconds)
+    jitter: float = attrs.field(default=0.5, validator=_share)
+
+    def delay(self, attempt: int, error: BaseException | None = None) -> float:
+        try:
+            full = min(self.most, self.first * self.factor ** (max(attempt, 1) - 1))
+        except OverflowError:
+            full = self.most
+        return full * (1 - self.jitter * random.random())  # noqa: S311 - spreads load, guards nothing
+
+
+@attrs.frozen
+class Fixed:
+    """`after` (seconds or timedelta) between all attempts."""
+
+    after: float = attrs.field(converter=seconds)
+
+    def delay(self, attempt: int, error: BaseException | None = None) -> float:
+        return self.after
+
+
+@attrs.frozen
+class NoRetry:
+    """A failure is final: the row goes to its dead letter, is parked, or dropped."""
+
+    def delay(self, attempt: int, error: BaseException | None = None) -> None:
+        return None
+
+
+@attrs.frozen
+class Computed:
+    """A function of the user's: `function(attempt, error)` returns seconds, a timedelta, or None to give up."""
+
+    function: Callable[[int, BaseException], Duration | None]
+
+    def delay(self, attempt: int, error: BaseException) -> float | None:
+        after = self.function(attempt, error)
+        return None if after is None else seconds(after, "the retry function's delay")
+
+
+#: 1 s doubling to 1 h, for ever.
+DEFAULT_RETRY = Exponential()
+
+
+def policy(given: RetryPolicy | Callable[[int, BaseException], Duration | None] | Duration | None) -> RetryPolicy:
+    """The policy that `retry=` stands for: a policy, a function, a fixed delay, or None for no retry."""
+    if given is None:
+        return NoRetry()
+    if hasattr(given, "delay"):
+        return given
+    if callable(given):
+        return Computed(given)
+    return Fixed(given)

@@ -1,0 +1,156 @@
+"""Between rows in the table and what handlers and producers hold: decoded messages, row objects, headers."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from sqlqueue.codec import Codec, decode_with, takes_none
+from sqlqueue.column import Role
+from sqlqueue.delivery import Delivery
+from sqlqueue.dialect import Converter, Dialect
+from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.spec import ColumnSpec, TableSpec
+
+#: What header values may be; they are stored as text.
+HEADER_TYPES = (str, int, float, bool)
+
+
+def encode_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
+    """Headers as they are stored; `EncodeError` for a key or value of another type."""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, HEADER_TYPES):
+            raise EncodeError(f"header {name!r}: {value!r}; give text as key, and str, int, float or bool as value")
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in headers.items()}
+
+
+def decode_headers(stored: Any) -> Mapping[str, str]:
+    """Stored headers; NULL is empty, anything but an object of strings a `DecodeError`."""
+    if stored is None:
+        return {}
+    try:
+        headers = json.loads(stored) if isinstance(stored, str | bytes) else stored
+    except ValueError as error:
+        raise DecodeError(f"the headers are no JSON: {error}") from error
+    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+        raise DecodeError(f"the headers are {stored!r}, which is no JSON object of strings")
+    return headers
+
+
+def decode_column(decode: Converter | None, column: ColumnSpec, value: Any) -> Any:
+    """One column's value in its declared type; `DecodeError` names the column."""
+    if value is None:
+        return None
+    try:
+        return value if decode is None else decode(value)
+    except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
+        raise DecodeError(f"column {column.name!r} holds {value!r:.200}, which cannot be read: {error}") from error
+
+
+@attrs.frozen
+class Reader:
+    """Reads a queue's claimed rows for one handler.
+
+    `columns` are what it needs of a row, in the order in which the strategy returns them.
+    """
+
+    columns: tuple[ColumnSpec, ...]
+    key_at: int | None
+    _decoders: tuple[Converter | None, ...]
+    _places: Mapping[Role, int]
+    _message: Callable[[tuple[Any, ...]], Any]
+
+    def raw_key(self, row: tuple[Any, ...]) -> Any:
+        """The partition key as the driver returned it: good enough to keep rows of one key apart."""
+        return None if self.key_at is None else row[self.key_at]
+
+    def read(self, delivery: Delivery) -> Any:
+        """Fill in the delivery and return the message; `DecodeError` where anything cannot be read."""
+        row = delivery.claim.row
+        for role, place in self._places.items():
+            value = decode_column(self._decoders[place], self.columns[place], row[place])
+            if role is Role.ID:
+                delivery.id = value
+            elif role is Role.PARTITION_KEY:
+                delivery.key = value
+            elif role is Role.GROUP:
+                delivery.group = value
+            else:
+                delivery.headers = decode_headers(value)
+        return self._message(row)
+
+
+#: The roles that a delivery shows.
+SHOWN = (Role.ID, Role.PARTITION_KEY, Role.GROUP, Role.HEADERS)
+
+
+def reader(dialect: Dialect, spec: TableSpec, codec: Codec, kind: Any) -> Reader:
+    """The reader for a handler that takes messages of type `kind`, or rows where the table has no payload."""
+    payload = spec.role(Role.PAYLOAD)
+    if payload is None:
+        columns: tuple[ColumnSpec, ...] = spec.columns
+    else:
+        columns = (*(column for column in spec.columns if column.role in SHOWN), payload)
+    decoders = tuple(dialect.decoder(column) for column in columns)
+    places = {
+        column.role: place for place, column in enumerate(columns) if column.role is not None and column.role in SHOWN
+    }
+    if payload is None:
+        message = _row_reader(spec, columns, decoders)
+    else:
+        message = _payload_reader(payload, codec, kind, columns.index(payload), decoders[columns.index(payload)])
+    return Reader(columns, places.get(Role.PARTITION_KEY), decoders, places, message)
+
+
+def _row_reader(
+    spec: TableSpec, columns: Sequence[ColumnSpec], decoders: Sequence[Converter | None]
+) -> Callable[[tuple[Any, ...]], Any]:
+    make: Callable[..., Any] = dict if spec.row_class is None else spec.row_class
+    fields = [(column, column.field.lstrip("_") if spec.row_class else column.field) for column in columns]
+
+    def read(row: tuple[Any, ...]) -> Any:
+        values = {}
+        for (column, name), decode, value in zip(fields, decoders, row, strict=True):
+            if value is None and not column.optional and not column.generated:
+                raise DecodeError(f"column {column.name!r} is NULL and is not declared as optional")
+            values[name] = decode_column(decode, column, value)
+        return make(**values)
+
+    return read
+
+
+def _payload_reader(
+    column: ColumnSpec, codec: Codec, kind: Any, place: int, decode: Converter | None
+) -> Callable[[tuple[Any, ...]], Any]:
+    raw = kind is bytes
+    structured = column.type not in (bytes, str)
+    decode_payload = bytes if raw else codec.decoder(kind)
+
+    def read(row: tuple[Any, ...]) -> Any:
+        stored = decode_column(decode, column, row[place])
+        if stored is None:
+            if takes_none(kind):
+                return None
+            raise DecodeError("the payload is NULL, and the handler's annotation does not take None")
+        if raw:
+            return stored if isinstance(stored, bytes) else str(stored).encode()
+        if structured:
+            stored = json.dumps(stored)
+        return decode_with(decode_payload, stored, kind)
+
+    return read
+
+
+def encode_payload(column: ColumnSpec, codec: Codec, message: Any) -> Any:
+    """A message as the payload column holds it: bytes go in as they are."""
+    stored = message if isinstance(message, bytes) else codec.encode(message)
+    if column.type is bytes:
+        return stored
+    try:
+        text = stored.decode()
+        return text if column.type is str else json.loads(text)
+    except ValueError as error:
+        raise EncodeError(
+            f"the payload column {column.name!r} holds text and cannot take these bytes: {error}; declare it as bytes"
+        ) from error

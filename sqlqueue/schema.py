@@ -1,0 +1,110 @@
+"""The schema: what we recommend, and what a consumer checks before it touches a row."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlqueue.column import Role
+from sqlqueue.dialect import ColumnFacts, Connection, Dialect
+from sqlqueue.errors import SchemaError
+from sqlqueue.spec import TableSpec
+from sqlqueue.sql import Statement
+from sqlqueue.words import Words
+
+log = logging.getLogger("sqlqueue")
+
+#: How far apart, as a share of the lease, host and database may tell the time.
+SKEW = 0.1
+
+
+def claim_index(dialect: Dialect, spec: TableSpec) -> str | None:
+    """The CREATE INDEX that serves the claim order; None where the primary key serves it."""
+    words = Words(dialect, spec, grouped=False)
+    keys = [words.bare(Role.GROUP)] if spec.has(Role.GROUP) else []
+    keys += words.order(bare=True)
+    where = [f"{words.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
+    if len(keys) == 1 and not where:
+        return None
+    return dialect.create_index(spec, keys, " AND ".join(where))
+
+
+def ddl_statements(dialect: Dialect, spec: TableSpec, *, notify: bool) -> list[str]:
+    """Everything recommended for a table: itself, the index of its claim order, with `notify` the trigger."""
+    index = claim_index(dialect, spec)
+    return [
+        *dialect.create_table(spec),
+        *([index] if index else []),
+        *(dialect.create_notify(spec) if notify else ()),
+    ]
+
+
+def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFacts]:
+    """The database's columns, after all that the declaration names was found fit; else `SchemaError`."""
+    facts = dialect.describe(connection, spec)
+    where = f"table {spec.full_name!r} in {dialect.source}"
+    if facts is None:
+        raise SchemaError(
+            f"{where}: there is no such table; create it with your migrations or Broker.create_tables(): Broker.ddl() "
+            "prints the statements"
+        )
+    for column in spec.columns:
+        fact = facts.get(column.name)
+        if fact is None:
+            raise SchemaError(
+                f"{where}: there is no column {column.name!r}, which the declaration names in field {column.field!r}; "
+                f"the columns are {', '.join(sorted(facts))}"
+            )
+        misfit = dialect.misfit(column, fact)
+        if misfit:
+            role = f", role {column.role.value!r}" if column.role else ""
+            raise SchemaError(f"{where}: column {column.name!r}{role}: {misfit}")
+        if column.optional or fact.nullable is False or column.role is not Role.RETRY_AFTER:
+            continue
+        log.warning(
+            "%s: column %r may be NULL, but is declared as never NULL: rows with NULL there are never claimed; "
+            "declare it as %s | None",
+            where,
+            column.name,
+            getattr(column.type, "__name__", column.type),
+        )
+    return facts
+
+
+def check_statements(
+    dialect: Dialect, connection: Connection, spec: TableSpec, statements: Sequence[Statement]
+) -> None:
+    """Have the server prepare every statement; the driver's error is the cause of the `SchemaError`."""
+    for one in statements:
+        try:
+            dialect.check_statement(connection, one)
+        except Exception as error:
+            raise SchemaError(
+                f"table {spec.full_name!r} in {dialect.source}: the database refuses the statement {one.name!r}: "
+                f"{error}"
+            ) from error
+
+
+def warn_of_index(dialect: Dialect, connection: Connection, spec: TableSpec, claim: Statement) -> None:
+    """Warn where no index serves the claim's order, with the statement that makes one."""
+    index = claim_index(dialect, spec)
+    if index is not None and dialect.lacks_index(connection, claim, spec):
+        log.warning(
+            "table %r in %s: no index serves the claim order, so each claim reads the whole table; run: %s",
+            spec.full_name,
+            dialect.source,
+            " ".join(index.split()),
+        )
+
+
+def warn_of_skew(dialect: Dialect, connection: Connection, spec: TableSpec, now: datetime, lease: float) -> None:
+    """Warn where the host and the database tell different times."""
+    apart = abs((dialect.read_clock(connection) - now).total_seconds())
+    if apart > SKEW * lease:
+        log.warning(
+            "table %r in %s: the host's clock and the database's are %.1f s apart, more than a tenth of the lease of "
+            "%.1f s: rows may start late, and hosts that disagree may take each other's leases for ended",
+            spec.full_name,
+            dialect.source,
+            apart,
+            lease,
+        )

@@ -1,0 +1,113 @@
+"""Settle, pure: from what a handler did to where its row goes."""
+
+import traceback
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from sqlqueue.clock import later
+from sqlqueue.errors import DecodeError
+from sqlqueue.outcome import DeadLetter, Drop, Retry
+from sqlqueue.retry import DEFAULT_RETRY, RetryPolicy
+from sqlqueue.strategies.base import ACKNOWLEDGE, Move, Settlement
+
+#: Seconds that a row which cannot be read stays hidden where there is no place to put it: it is never deleted.
+UNREADABLE = 3600.0
+
+#: Characters of an error that a parked row shows.
+ERROR_LENGTH = 10_000
+
+
+@attrs.frozen(kw_only=True)
+class Rules:
+    """How a queue settles: the cap on attempts, the policies, and whether there is a column to park in."""
+
+    max_attempts: int | None
+    retry: RetryPolicy
+    on_decode_error: RetryPolicy
+    parks: bool
+
+
+@attrs.frozen
+class Verdict:
+    """A settlement and the name of its event; `problem` is worth an error in the log."""
+
+    settlement: Settlement
+    kind: str
+    problem: str | None = None
+
+
+ACKNOWLEDGED = Verdict(ACKNOWLEDGE, "acknowledged")
+
+
+def describe_error(error: BaseException) -> str:
+    """An error's text with its causes, the newest first, as a parked row shows it."""
+    lines = []
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        lines.append("".join(traceback.format_exception_only(current)).strip())
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+    return "\ncaused by: ".join(lines)[:ERROR_LENGTH].replace("\0", "\\0")
+
+
+def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Verdict:
+    """Where a row goes whose handler returned or raised `outcome` in its `attempt`-th delivery."""
+    if outcome is None:
+        return ACKNOWLEDGED
+    last = rules.max_attempts is not None and attempt is not None and attempt >= rules.max_attempts
+    if isinstance(outcome, Drop):
+        return Verdict(ACKNOWLEDGE, "dropped")
+    if isinstance(outcome, DeadLetter):
+        return spend(rules, outcome.reason)
+    if isinstance(outcome, Retry):
+        if last:
+            return spend(rules, f"asked for a retry in its last attempt ({attempt})")
+        return Verdict(Settlement(Move.RETRY, due=_due(now, outcome.after)), "retried")
+    if isinstance(outcome, DecodeError):
+        return _unreadable(rules, attempt, outcome, now, last)
+    if isinstance(outcome, BaseException):
+        after = None if last else _delay(rules.retry, attempt, outcome)
+        if after is None:
+            return spend(rules, describe_error(outcome))
+        return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried")
+    return ACKNOWLEDGED
+
+
+def spend(rules: Rules, reason: str) -> Verdict:
+    """A row that is not tried again: parked with its error, else dropped, which is worth an error in the log."""
+    if rules.parks:
+        return Verdict(Settlement(Move.PARK, error=reason), "parked", problem=reason)
+    return Verdict(ACKNOWLEDGE, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
+
+
+def spent_at_claim(rules: Rules, attempt: int | None) -> Verdict | None:
+    """A row that was at its cap when it was claimed: the worker of its last attempt was lost."""
+    if rules.max_attempts is None or attempt is None or attempt <= rules.max_attempts:
+        return None
+    return spend(rules, f"the worker was lost in the last of {rules.max_attempts} attempts")
+
+
+def _unreadable(rules: Rules, attempt: int | None, error: DecodeError, now: datetime, last: bool) -> Verdict:
+    after = None if last else _delay(rules.on_decode_error, attempt, error)
+    if after is not None:
+        return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried")
+    if rules.parks:
+        return spend(rules, describe_error(error))
+    problem = f"{error} (kept, hidden for {UNREADABLE:.0f} s: the table has no column to park it in)"
+    return Verdict(Settlement(Move.RETRY, due=later(now, UNREADABLE)), "retried", problem=problem)
+
+
+def _due(now: datetime, after: Any) -> datetime | None:
+    return later(now, after, "Retry(after)") if after else None
+
+
+def _delay(policy: RetryPolicy, attempt: int | None, error: BaseException) -> float | None:
+    """The policy's delay; a policy that fails itself is replaced by the default one, so that no row is lost."""
+    try:
+        return policy.delay(attempt or 1, error)
+    except Exception as failure:  # noqa: BLE001 - a function of the user's may raise anything
+        failure.__context__ = error
+        return DEFAULT_RETRY.delay(attempt or 1, failure)

@@ -1,0 +1,223 @@
+"""Declare: what a table is to the queue, checked as far as it can be seen without the database."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, get_origin
+from uuid import UUID
+
+import attrs
+
+from sqlqueue.clock import ClockSource, DatabaseClock, HostClock
+from sqlqueue.column import DEFAULTS, Role
+from sqlqueue.errors import DeclarationError
+
+#: Where a class made by `@table` keeps its description.
+SPEC_ATTRIBUTE = "__sqlqueue_table__"
+
+#: The Python types that a role's column may be declared with; a role that is not named takes any.
+ROLE_TYPES: dict[Role, tuple[type, ...]] = {
+    Role.ID: (int, str, UUID, bytes),
+    Role.GROUP: (str,),
+    Role.PRIORITY: (int, float),
+    Role.RETRY_AFTER: (datetime, int, float),
+    Role.ATTEMPT: (int,),
+    Role.PROCESSED_AT: (datetime, int, float),
+    Role.LEASE: (datetime, int, float),
+    Role.HEADERS: (str, dict),
+    Role.ERROR: (str,),
+    Role.RUNNING: (bool, int),
+}
+
+#: Roles that a row in the making leaves empty, so their columns must take NULL.
+NULLABLE = (Role.LEASE, Role.PROCESSED_AT, Role.ERROR)
+
+ISOLATION_LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+
+
+@attrs.frozen(kw_only=True)
+class ColumnSpec:
+    """One column: the row's field, the column's name, its Python type (without None) and its role."""
+
+    field: str
+    name: str = attrs.field()
+    type: Any = Any
+    optional: bool = False
+    role: Role | None = None
+    generated: bool = False
+    fifo: bool = False
+    default: Any = attrs.Factory(lambda: attrs.NOTHING)
+
+    @name.default
+    def _name(self) -> str:
+        return self.field
+
+
+@attrs.frozen(kw_only=True)
+class TableSpec:
+    """A table as the queue sees it.
+
+    `name`, `schema` and the columns' names are taken as they are and quoted in every statement. Built by
+    hand, its rows are mappings from field to value. Every mistake is a `DeclarationError`.
+    """
+
+    name: str
+    columns: tuple[ColumnSpec, ...] = attrs.field(converter=tuple)
+    schema: str | None = None
+    advisory_lock: str | None = None
+    clock: ClockSource = attrs.field(factory=HostClock)
+    isolation: str | None = None
+    row_class: type | None = None
+    _roles: dict[Role, ColumnSpec] = attrs.field(init=False, repr=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        _check_names(self)
+        roles: dict[Role, ColumnSpec] = {}
+        for spec in self.columns:
+            if spec.role is None:
+                continue
+            if spec.role in roles:
+                raise DeclarationError(
+                    f"table {self.name!r}: columns {roles[spec.role].field!r} and {spec.field!r} both play the role "
+                    f"{spec.role.value!r}; leave the role to one of them"
+                )
+            _check_type(self, spec)
+            roles[spec.role] = spec
+        object.__setattr__(self, "_roles", roles)
+        _check_table(self)
+
+    def role(self, role: Role) -> ColumnSpec | None:
+        """The column that plays `role`, or None."""
+        return self._roles.get(role)
+
+    def has(self, role: Role) -> bool:
+        return role in self._roles
+
+    @property
+    def id(self) -> ColumnSpec:
+        return self._roles[Role.ID]
+
+    @property
+    def full_name(self) -> str:
+        """The name with its schema where there is one, unquoted: for messages and as notification channel."""
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+    @property
+    def fifo(self) -> bool:
+        return any(spec.fifo for spec in self.columns)
+
+    def values(self, row: Any) -> Mapping[str, Any]:
+        """A row's fields by name, whether the row is an object of the class or a mapping."""
+        if self.row_class is not None and isinstance(row, self.row_class):
+            return {spec.field: getattr(row, spec.field) for spec in self.columns}
+        return dict(row)
+
+
+def _check_names(table: TableSpec) -> None:
+    if not table.name or "." in table.name:
+        raise DeclarationError(
+            f"table name {table.name!r}: give the bare name of one table; a schema goes into schema="
+        )
+    if table.schema is not None and (not table.schema or "." in table.schema):
+        raise DeclarationError(f"table {table.name!r}: schema {table.schema!r} is not the name of one schema")
+    seen: dict[str, str] = {}
+    for spec in table.columns:
+        if not spec.name:
+            raise DeclarationError(f"table {table.name!r}: field {spec.field!r} has an empty column name")
+        for name in (table.name, spec.name):
+            if "\0" in name:
+                raise DeclarationError(f"table {table.name!r}: the name {name!r} holds a NUL character")
+        if spec.name in seen:
+            raise DeclarationError(
+                f"table {table.name!r}: fields {seen[spec.name]!r} and {spec.field!r} name one column {spec.name!r}"
+            )
+        seen[spec.name] = spec.field
+
+
+def _check_type(table: TableSpec, spec: ColumnSpec) -> None:
+    assert spec.role is not None
+    allowed = ROLE_TYPES.get(spec.role)
+    if spec.type is Any or allowed is None:
+        declared = True
+    else:
+        base = get_origin(spec.type) or spec.type
+        declared = isinstance(base, type) and issubclass(base, allowed)
+    if not declared and allowed is not None:
+        names = ", ".join(kind.__name__ for kind in allowed)
+        raise DeclarationError(
+            f"table {table.name!r}: column {spec.field!r} plays the role {spec.role.value!r} and is declared as "
+            f"{getattr(spec.type, '__name__', spec.type)}; declare it as one of: {names}"
+        )
+    if spec.role in NULLABLE and spec.type is not Any and not spec.optional:
+        name = getattr(spec.type, "__name__", spec.type)
+        raise DeclarationError(
+            f"table {table.name!r}: column {spec.field!r} plays the role {spec.role.value!r}, which is NULL at "
+            f"first; declare it as {name} | None"
+        )
+
+
+def _check_table(table: TableSpec) -> None:
+    where = f"table {table.name!r}"
+    if not table.has(Role.ID):
+        raise DeclarationError(f"{where}: no column plays the role 'id'; mark one with column.id()")
+    if isinstance(table.clock, DatabaseClock) and table.has(Role.LEASE):
+        raise DeclarationError(
+            f"{where}: a lease is kept by the host's clock, because each settlement names the expiry that its claim "
+            "wrote; leave out clock=DatabaseClock(), or the lease column"
+        )
+    if table.advisory_lock is not None:
+        _check_key(table, table.advisory_lock)
+    if table.advisory_lock is not None and table.has(Role.LEASE):
+        raise DeclarationError(f"{where}: a lease column beside advisory_lock=; a row is held by one of them")
+    if table.fifo and table.advisory_lock is not None:
+        raise DeclarationError(
+            f"{where}: fifo=True beside advisory_lock=; put the field into the key instead, "
+            "such as advisory_lock='accounts-{account}'"
+        )
+    if sum(spec.fifo for spec in table.columns) > 1:
+        raise DeclarationError(f"{where}: two columns with fifo=True; a row stands in one line only")
+    if table.fifo and table.has(Role.PRIORITY) and not table.has(Role.ATTEMPT):
+        raise DeclarationError(
+            f"{where}: a FIFO line ordered by priority needs an attempt column, which keeps a row that has begun "
+            "at the head; mark one with column.attempt()"
+        )
+    if table.isolation is not None and table.isolation.upper() not in ISOLATION_LEVELS:
+        raise DeclarationError(f"{where}: isolation {table.isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def key_fields(template: str) -> tuple[str, ...]:
+    """The fields that a key template names, in order."""
+    return tuple(_BRACES.findall(template))
+
+
+def _check_key(table: TableSpec, template: str) -> None:
+    where = f"table {table.name!r}: advisory_lock={template!r}"
+    if set(_BRACES.sub("", template)) & set("{}"):
+        raise DeclarationError(f"{where}: a brace without its partner")
+    fields = {spec.field for spec in table.columns}
+    for name in key_fields(template):
+        if name not in fields:
+            raise DeclarationError(f"{where}: {{{name}}} names no field; the fields are {', '.join(sorted(fields))}")
+
+
+def default_of(spec: ColumnSpec) -> Any:
+    """The value of a field that a row in the making does not name, or `attrs.NOTHING`."""
+    default = spec.default
+    if default is attrs.NOTHING and spec.role is not None:
+        default = DEFAULTS.get(spec.role, attrs.NOTHING)
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+        return default.factory()
+    return default
+
+
+def spec_of(declared: "type | TableSpec") -> TableSpec:
+    """The `TableSpec` of a class made by `@table`, or the one given; else a `DeclarationError`."""
+    if isinstance(declared, TableSpec):
+        return declared
+    spec = getattr(declared, "__dict__", {}).get(SPEC_ATTRIBUTE)
+    if not isinstance(spec, TableSpec):
+        raise DeclarationError(f"{declared!r} describes no table; decorate the class with @table('its_name')")
+    return spec

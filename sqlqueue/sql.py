@@ -1,0 +1,85 @@
+"""SQL reads as SQL: a template becomes a `Statement`. `{braces}` are structure, `:names` are values."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+_STRUCTURE = re.compile(r"\{(\w+)\}")
+
+# What the scanner steps over comes first: comments, literals, quoted identifiers and casts hold no values.
+_VALUE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|::|:([A-Za-z_]\w*)", re.DOTALL)
+
+
+@attrs.frozen
+class Statement:
+    """One statement in a dialect's own words.
+
+    `parameters` are the names of its values, in the order in which they are bound. `given` are those of them
+    that come as a column of values, one for each row of the call. `width` is the number of columns that it
+    returns, 0 where it returns no rows. `writes` is False for a statement that only reads.
+    """
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+    given: tuple[str, ...] = ()
+    width: int = 0
+    writes: bool = True
+
+    def bind(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple([values[name] for name in self.parameters])
+
+
+@attrs.frozen
+class Call:
+    """A statement with its values.
+
+    Where the statement has `given` parameters, each of them is bound to a list, all of one length; the call
+    stands for one execution per element, however the dialect carries it out.
+    """
+
+    statement: Statement
+    values: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+def fill(template: str, fragments: Mapping[str, str]) -> str:
+    """`template` with each `{name}` replaced by its fragment; blank lines that this leaves are dropped."""
+    text = _STRUCTURE.sub(lambda match: fragments[match.group(1)], template)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def statement(
+    name: str,
+    template: str,
+    fragments: Mapping[str, str],
+    *,
+    placeholder: Callable[[int], str],
+    given: tuple[str, ...] = (),
+    width: int = 0,
+    writes: bool = True,
+) -> Statement:
+    """Compose a statement: fill in the structure, number the values by first use, head it with its name.
+
+    `placeholder(n)` is the dialect's text for the n-th value, counted from 1.
+    """
+    parameters: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        value = match.group(1)
+        if value is None:
+            return match.group(0)
+        if value not in parameters:
+            parameters.append(value)
+        return placeholder(parameters.index(value) + 1)
+
+    text = _VALUE.sub(number, fill(template, fragments))
+    return Statement(
+        name=name,
+        text=f"-- sqlqueue: {name}\n{text}",
+        parameters=tuple(parameters),
+        given=given,
+        width=width,
+        writes=writes,
+    )

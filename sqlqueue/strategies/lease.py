@@ -1,0 +1,266 @@
+"""Lease: the claim writes an expiry into the row and commits; that expiry is the token of ownership.
+
+The claim reads *now* once: due rows, ended leases and the new expiry all start from that instant. A settlement
+takes effect only while the row still holds the token, so whoever comes late changes nothing and is told. No
+transaction and no connection is held while the handler runs.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from operator import itemgetter
+from typing import Any
+
+from sqlqueue.column import Role
+from sqlqueue.dialect import Connection, Row
+from sqlqueue.moments import readable, round_up
+from sqlqueue.spec import ColumnSpec
+from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.statements import Settlements, look_ahead, present, unfinished
+from sqlqueue.strategies.base import Ahead, Claim, Move, Settlement, Turned
+from sqlqueue.strategies.waiting import waiting
+from sqlqueue.words import Words, also
+
+# Rows are locked first, in claim order and passing over those that others have locked, and then updated: a bare
+# `IN (SELECT … LIMIT …)` may be evaluated again and claim more than its limit. Two limits: the literal one lets the
+# server plan once for a short range of the index (a bound limit is taken for a tenth of the table, so that the
+# statement would be planned anew each time: measured, a third of a turn); the bound one says how many.
+CLAIM = """
+WITH due AS MATERIALIZED (
+    SELECT id FROM (
+{waiting}
+    ) AS waiting
+    LIMIT :limit
+)
+UPDATE {table}
+SET {lease} = :expires{counted}{running}
+FROM due
+WHERE {id} = due.id
+RETURNING {returned}
+"""
+
+# An extension moves the token forward; whoever settles takes the delivery out of the keeper's hands first.
+EXTEND = """
+UPDATE {table}
+SET {lease} = :expires
+{from_given}
+WHERE {id} = {given_id} {fence}
+RETURNING {id}
+"""
+
+# A row whose error somebody cleared has spent its attempts and is held by nobody: it starts a fresh count. (A row
+# whose last worker crashed has spent them as well, but still shows that worker's lease.)
+COUNT = "COALESCE({attempt}, 0) + 1"
+COUNT_AFRESH = "CASE WHEN {lease} IS NULL AND {attempt} >= :cap THEN 1 ELSE COALESCE({attempt}, 0) + 1 END"
+
+
+def _free(words: Words) -> str:
+    lease, spec = words.column(Role.LEASE), words.spec.role(Role.LEASE)
+    assert spec is not None
+    return f"({lease} IS NULL OR {words.dialect.ended(lease, spec, words.now(Role.LEASE))})"
+
+
+def _claim(words: Words, returned: Sequence[ColumnSpec], most: int, capped: bool) -> Statement:
+    counted = []
+    if words.spec.has(Role.ATTEMPT):
+        count = COUNT_AFRESH if capped and words.spec.has(Role.ERROR) else COUNT
+        text = fill(count, {"attempt": words.column(Role.ATTEMPT), "lease": words.column(Role.LEASE)})
+        counted = [f"{words.bare(Role.ATTEMPT)} = {text}"]
+    running = [f"{words.bare(Role.RUNNING)} = TRUE"] if words.spec.has(Role.RUNNING) else []
+    return words.statement(
+        "claim by lease",
+        CLAIM,
+        width=len(returned),
+        waiting=waiting(words, most, free=_free(words)),
+        lease=words.bare(Role.LEASE),
+        counted=also(counted),
+        running=also(running),
+        returned=", ".join(words.dialect.read(column, words.qualified(column)) for column in returned),
+    )
+
+
+def _positions(returned: Sequence[ColumnSpec], *roles: Role) -> dict[Role, int]:
+    return {column.role: place for place, column in enumerate(returned) if column.role in roles}
+
+
+class Lease:
+    """The lease strategy of one queue.
+
+    `columns` are what the handler reads of a row, `seconds` how long a lease lasts, `most` the most rows that one
+    claim takes, `cap` the attempts after which a row is spent (None: no cap), `precision` the decimal digits of
+    a second that the lease column keeps (None: all).
+    """
+
+    holds_connection = False
+
+    def __init__(
+        self,
+        words: Words,
+        *,
+        columns: Sequence[ColumnSpec],
+        seconds: float,
+        most: int,
+        cap: int | None = None,
+        group: str | None = None,
+        precision: int | None = None,
+    ) -> None:
+        spec = words.spec
+        needed = [spec.id, *(c for r in (Role.ATTEMPT, Role.PRIORITY, Role.RETRY_AFTER) if (c := spec.role(r)))]
+        self.returned = (*columns, *(column for column in needed if column not in columns))
+        self._width = len(columns)
+        places = _positions(self.returned, Role.ID, Role.ATTEMPT)
+        self._id_at, self._attempt_at = places[Role.ID], places.get(Role.ATTEMPT)
+        self._lease = timedelta(seconds=seconds)
+        self._precision = precision
+        self._cap, self._group = cap, group
+        self.claim = _claim(words, self.returned, most, cap is not None)
+        self._settle = Settlements.by_lease(words)
+        lease = spec.role(Role.LEASE)
+        assert lease is not None
+        self._extend = words.settlement("extend", EXTEND, {"id": spec.id, "token": lease}, lease=words.bare(Role.LEASE))
+        self._ahead = look_ahead(words)
+        self._present = present(words)
+        self._unfinished = unfinished(words)
+        self._encode_lease = words.encoder(Role.LEASE)
+        self._encode_due = words.encoder(Role.RETRY_AFTER if spec.has(Role.RETRY_AFTER) else Role.LEASE)
+        self._decode_ahead = words.decoder(Role.RETRY_AFTER if spec.has(Role.RETRY_AFTER) else Role.LEASE)
+        self._nows = [
+            (f"now_{role.value}", words.now_encoder(role))
+            for role in (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
+            if spec.has(role)
+        ]
+        self._order = _sort_key(words, self.returned)
+
+    def statements(self) -> Sequence[Statement]:
+        settle = self._settle
+        every_one = (
+            self.claim,
+            settle.finish,
+            settle.retry,
+            settle.park,
+            settle.release,
+            self._extend,
+            self._ahead,
+            self._present,
+            self._unfinished,
+        )
+        return [one for one in every_one if one is not None]
+
+    def turn(
+        self, connection: Connection, settlements: Sequence[tuple[Claim, Settlement]], limit: int, now: datetime
+    ) -> Turned:
+        values = self._moments(now)
+        settling = self._calls(settlements, values, now)
+        calls = [call for call, _ in settling]
+        expires = self._expiry(now)
+        token = values["expires"] = self._encode_lease(expires)
+        values["limit"] = limit
+        if limit:
+            calls.append(Call(self.claim, values))
+        if not calls:
+            return Turned()
+        results = connection.run(calls, durable=bool(settlements))
+        claims = self._claims(results[-1], token, expires) if limit else ()
+        late = [claim for (_, held), rows in zip(settling, results, strict=False) for claim in _missing(held, rows)]
+        if not late:
+            return Turned(claims=claims)
+        gone = [claim for claim in late if not connection.run([Call(self._present, {"id": claim.id})])[0]]
+        return Turned(claims=claims, lost=[claim for claim in late if claim not in gone], gone=gone)
+
+    def extend(self, connection: Connection, claims: Sequence[Claim], now: datetime) -> Sequence[Claim]:
+        expires = self._expiry(now)
+        token = self._encode_lease(expires)
+        given = {"id": [claim.id for claim in claims], "token": [claim.token for claim in claims], "expires": token}
+        (rows,) = connection.run([Call(self._extend, given)])
+        lost = _missing(claims, rows)
+        for claim in claims:
+            if claim not in lost:
+                claim.token, claim.expires = token, expires
+        return lost
+
+    def look_ahead(self, connection: Connection, now: datetime) -> Ahead:
+        ((row,),) = connection.run([Call(self._ahead, self._moments(now))])
+        return Ahead(due=readable(self._decode_ahead, row[0]), hidden=bool(row[1]))
+
+    def unfinished(self, connection: Connection, id: Any) -> bool:
+        return bool(connection.run([Call(self._unfinished, {"id": id, "group": self._group})])[0])
+
+    def _moments(self, now: datetime) -> dict[str, Any]:
+        values: dict[str, Any] = {"group": self._group, "cap": self._cap}
+        for name, encode in self._nows:
+            values[name] = encode(now)
+        return values
+
+    def _expiry(self, now: datetime) -> datetime:
+        return round_up(now + self._lease, self._precision)
+
+    def _calls(
+        self, settlements: Sequence[tuple[Claim, Settlement]], values: dict[str, Any], now: datetime
+    ) -> list[tuple[Call, list[Claim]]]:
+        by_move: dict[Move, list[tuple[Claim, Settlement]]] = {}
+        for claim, settlement in settlements:
+            by_move.setdefault(settlement.move, []).append((claim, settlement))
+        return [
+            (self._call(move, settled, values, now), [claim for claim, _ in settled])
+            for move, settled in by_move.items()
+        ]
+
+    def _call(self, move: Move, settled: list[tuple[Claim, Settlement]], values: dict[str, Any], now: datetime) -> Call:
+        given: dict[str, Any] = {
+            **values,
+            "id": [claim.id for claim, _ in settled],
+            "token": [claim.token for claim, _ in settled],
+        }
+        statement: Statement | None
+        if move is Move.FINISH:
+            statement = self._settle.finish
+        elif move is Move.RETRY:
+            statement = self._settle.retry
+            given["due"] = [self._due(settlement.due, now) for _, settlement in settled]
+        elif move is Move.PARK:
+            statement = self._settle.park
+            given["error"] = [settlement.error for _, settlement in settled]
+        else:
+            statement = self._settle.release
+            given["until"] = [self._until(settlement.due) for _, settlement in settled]
+        assert statement is not None, move
+        return Call(statement, given)
+
+    def _due(self, due: datetime | None, now: datetime) -> Any:
+        # "At once" is just past this turn's *now*: its own claim takes the rows behind first, so that a row that
+        # keeps asking cannot starve them.
+        return self._encode_due(round_up(now + timedelta(microseconds=1) if due is None else due, self._precision))
+
+    def _until(self, due: datetime | None) -> Any:
+        return None if due is None else self._encode_lease(round_up(due, self._precision))
+
+    def _claims(self, rows: Sequence[Row], token: Any, expires: datetime) -> list[Claim]:
+        if len(rows) > 1:
+            rows = sorted(rows, key=self._order)
+        id_at, attempt_at, width = self._id_at, self._attempt_at, self._width
+        return [
+            Claim(row[id_at], token, expires, None if attempt_at is None else int(row[attempt_at]), row[:width])
+            for row in rows
+        ]
+
+
+def _missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
+    if len(rows) == len(claims):
+        return []
+    found = {row[0] for row in rows}
+    return [claim for claim in claims if claim.id not in found]
+
+
+def _sort_key(words: Words, returned: Sequence[ColumnSpec]) -> Callable[[Row], Any]:
+    """RETURNING has no order, so claims are sorted here, as the claim's ORDER BY has it: NULL first."""
+    places = _positions(returned, Role.ID, Role.PRIORITY, Role.RETRY_AFTER)
+    id_at, priority_at, due_at = places[Role.ID], places.get(Role.PRIORITY), places.get(Role.RETRY_AFTER)
+    if priority_at is None and due_at is None:
+        return itemgetter(id_at)
+    decode = words.decoder(Role.RETRY_AFTER)
+
+    def key(row: Row) -> tuple[Any, ...]:
+        priority = None if priority_at is None else row[priority_at]
+        due = None if due_at is None else readable(decode, row[due_at])
+        return (priority is not None, priority, due is not None, due, row[id_at])
+
+    return key

@@ -1,0 +1,56 @@
+"""The rows that a claim may take: those waiting, in claim order, locked where the database has row locks."""
+
+from sqlqueue.column import Role
+from sqlqueue.sql import fill
+from sqlqueue.words import Words, also, every
+
+WAITING = """
+SELECT {id} AS id{keys} FROM {table}
+WHERE {claimable}
+ORDER BY {claim_order}
+LIMIT {most}
+{skip_locked}
+"""
+
+# Where due rows lie in several ranges of the index, the first of each range are brought into one order.
+MERGED = """
+SELECT id FROM (
+{ranges}
+) AS ranges
+ORDER BY {key_names}
+LIMIT {most}
+"""
+
+RANGE = "SELECT * FROM (\n{waiting}\n) AS range_{number}"
+
+
+def waiting(words: Words, most: int, *, free: str) -> str:
+    """The first `most` rows, in claim order, that are due and `free` (a condition of the strategy's)."""
+    due_spec = words.spec.role(Role.RETRY_AFTER)
+    ranges: tuple[str | None, ...] = (None,)
+    if due_spec is not None:
+        ranges = words.dialect.due(words.moment(Role.RETRY_AFTER), due_spec, words.now(Role.RETRY_AFTER))
+    order = words.order()
+    names = [f"key_{number}" for number in range(len(order) - 1)]
+    merge = len(ranges) > 1
+    selects = [
+        fill(
+            WAITING,
+            {
+                "table": words.dialect.table(words.spec),
+                "id": words.column(Role.ID),
+                "keys": also([f"{key} AS {name}" for key, name in zip(order, names, strict=False)]) if merge else "",
+                "claimable": every([*words.unfinished(), *([condition] if condition else []), free]),
+                "claim_order": ", ".join(order),
+                "most": str(most),
+                "skip_locked": words.dialect.skip_locked,
+            },
+        )
+        for condition in ranges
+    ]
+    if not merge:
+        return selects[0]
+    numbered = [fill(RANGE, {"waiting": text, "number": str(number)}) for number, text in enumerate(selects)]
+    return fill(
+        MERGED, {"ranges": "\nUNION ALL\n".join(numbered), "key_names": ", ".join([*names, "id"]), "most": str(most)}
+    )

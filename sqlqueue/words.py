@@ -1,0 +1,135 @@
+"""The structure of a queue's statements: its table's names, conditions and order in the dialect's words."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from sqlqueue.clock import DatabaseClock
+from sqlqueue.column import Role
+from sqlqueue.dialect import Converter, Dialect
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Statement, statement
+
+
+@attrs.frozen
+class Words:
+    """The structure of one queue's statements: the table's names in the dialect's words, composed once."""
+
+    dialect: Dialect
+    spec: TableSpec
+    grouped: bool
+
+    def column(self, role: Role) -> str:
+        """The column that plays `role`, qualified by its table; the table must have it."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        return self.qualified(spec)
+
+    def qualified(self, spec: ColumnSpec) -> str:
+        return f"{self.dialect.quote(self.spec.name)}.{self.dialect.quote(spec.name)}"
+
+    def bare(self, role: Role) -> str:
+        """The same without its table, as SET and INSERT take it."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        return self.dialect.quote(spec.name)
+
+    def moment(self, role: Role, *, bare: bool = False) -> str:
+        """A moment column as an expression that is never NULL: a row without one counts as long due."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        name = self.bare(role) if bare else self.qualified(spec)
+        return f"COALESCE({name}, {self.dialect.earliest(spec)})" if spec.optional else name
+
+    def now(self, role: Role) -> str:
+        """*Now* as the role's column holds moments: a value of the host's clock, or the database's own."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        return self.dialect.now(spec) if isinstance(self.spec.clock, DatabaseClock) else f":now_{role.value}"
+
+    def unfinished(self) -> list[str]:
+        """Conditions that hold for this queue's rows that are neither processed nor parked."""
+        conditions = [f"{self.column(Role.GROUP)} = :group"] if self.grouped else []
+        conditions += [
+            f"{self.column(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if self.spec.has(role)
+        ]
+        return conditions
+
+    def order(self, *, bare: bool = False) -> list[str]:
+        """The claim order: by priority, then by when the row fell due, then by id. `bare`: as an index takes it."""
+        name = self.bare if bare else self.column
+        keys = [name(Role.PRIORITY)] if self.spec.has(Role.PRIORITY) else []
+        keys += [self.moment(Role.RETRY_AFTER, bare=bare)] if self.spec.has(Role.RETRY_AFTER) else []
+        return [*keys, name(Role.ID)]
+
+    def let_go(self) -> list[str]:
+        """Assignments that take a row out of work."""
+        held = [f"{self.bare(Role.LEASE)} = NULL"] if self.spec.has(Role.LEASE) else []
+        return held + self.not_running()
+
+    def not_running(self) -> list[str]:
+        return [f"{self.bare(Role.RUNNING)} = FALSE"] if self.spec.has(Role.RUNNING) else []
+
+    def statement(self, name: str, template: str, *, width: int, writes: bool = True, **fragments: str) -> Statement:
+        """A statement without given rows."""
+        return statement(
+            name,
+            template,
+            {"table": self.dialect.table(self.spec), "id": self.column(Role.ID), **fragments},
+            placeholder=self.dialect.placeholder,
+            width=width,
+            writes=writes,
+        )
+
+    def settlement(self, name: str, template: str, given: Mapping[str, ColumnSpec], **fragments: str) -> Statement:
+        """A statement over given rows; `{given_x}` is the value of the given column x."""
+        source = self.dialect.given(given)
+        words = {f"given_{key}": f"given.{key}" if source else f":{key}" for key in given}
+        spec = self.spec.role(Role.LEASE)
+        fence = f"AND {self.qualified(spec)} = {words['given_token']}" if spec and "token" in given else ""
+        return statement(
+            name,
+            template,
+            {
+                "table": self.dialect.table(self.spec),
+                "id": self.column(Role.ID),
+                "using_given": f"USING {source}" if source else "",
+                "from_given": f"FROM {source}" if source else "",
+                "fence": fence,
+                **words,
+                **fragments,
+            },
+            placeholder=self.dialect.placeholder,
+            given=tuple(given),
+            width=1,
+        )
+
+    def encoder(self, role: Role) -> Converter:
+        """Encode a value, or None, for the column that plays `role`."""
+        spec = self.spec.role(role)
+        return _optional(self.dialect.encoder(spec) if spec else None)
+
+    def now_encoder(self, role: Role) -> Converter:
+        """Encode *now* for comparison with the column that plays `role`."""
+        spec = self.spec.role(role)
+        return _optional(self.dialect.now_encoder(spec) if spec else None)
+
+    def decoder(self, role: Role) -> Converter:
+        """Decode what the driver returns, or None, of the column that plays `role`."""
+        spec = self.spec.role(role)
+        return _optional(self.dialect.decoder(spec) if spec else None)
+
+
+def _optional(convert: Converter | None) -> Converter:
+    if convert is None:
+        return lambda value: value
+    return lambda value: None if value is None else convert(value)
+
+
+def also(assignments: Sequence[str]) -> str:
+    """Assignments that follow another one in a SET."""
+    return "".join(f", {assignment}" for assignment in assignments)
+
+
+def every(conditions: Sequence[str]) -> str:
+    return " AND ".join(conditions) if conditions else "TRUE"
