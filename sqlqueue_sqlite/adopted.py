@@ -1,0 +1,92 @@
+"""A caller's own connection: our statements join its transaction, and its settings do not reach them."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from sqlqueue.dialect import Row
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Call, Statement
+from sqlqueue_sqlite.connection import text_or_bytes
+from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
+
+T = TypeVar("T")
+
+# The value of `Connection.autocommit` (Python 3.12) that leaves transactions to `isolation_level`.
+LEGACY = -1
+
+# What sqlite3 executes before the first INSERT, UPDATE or DELETE, by `isolation_level`.
+BEGIN = {
+    "": "BEGIN",
+    "DEFERRED": "BEGIN DEFERRED",
+    "IMMEDIATE": "BEGIN IMMEDIATE",
+    "EXCLUSIVE": "BEGIN EXCLUSIVE",
+}
+
+SAVEPOINT = "SAVEPOINT sqlqueue"
+RELEASE = "RELEASE sqlqueue"
+ROLLBACK = "ROLLBACK TO sqlqueue"
+
+
+class AdoptedConnection:
+    """Never commits what the caller began; an autocommit connection's statements are its own, as the caller's are."""
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self.driver = driver
+
+    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        """Run the calls inside the caller's transaction, all or none; the driver's errors pass unchanged."""
+        writes = any(call.statement.writes for call in calls)
+        with self._cursor() as cursor:
+            work = partial(execute_all, cursor, calls)
+            return self._join(cursor, work, writes=writes, atomic=is_one_execution(calls))
+
+    def insert_many(
+        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+    ) -> int:
+        """Insert all rows, encoded and in the order of the insert's parameters, or none."""
+        with self._cursor() as cursor:
+            return self._join(cursor, partial(insert_all, cursor, insert, list(rows)), writes=True, atomic=False)
+
+    @contextmanager
+    def _cursor(self) -> Iterator[sqlite3.Cursor]:
+        """A cursor that returns plain rows with text, whatever the caller's factories are."""
+        cursor = self.driver.cursor()
+        cursor.row_factory = None
+        theirs = self.driver.text_factory
+        self.driver.text_factory = text_or_bytes
+        try:
+            yield cursor
+        finally:
+            self.driver.text_factory = theirs
+            cursor.close()
+
+    def _join(self, cursor: sqlite3.Cursor, work: Callable[[], T], *, writes: bool, atomic: bool) -> T:
+        if writes and not self.driver.in_transaction:
+            begin = self._implicit_begin()
+            if begin is not None:
+                cursor.execute(begin)
+        return work() if atomic else _all_or_none(cursor, work)
+
+    def _implicit_begin(self) -> str | None:
+        # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
+        if getattr(self.driver, "autocommit", LEGACY) != LEGACY or self.driver.isolation_level is None:
+            return None
+        return BEGIN[self.driver.isolation_level.upper()]
+
+
+def _all_or_none(cursor: sqlite3.Cursor, work: Callable[[], T]) -> T:
+    cursor.execute(SAVEPOINT)
+    done = False
+    try:
+        result = work()
+        done = True
+        return result
+    finally:
+        # An error may have ended the whole transaction, and the savepoint with it (a full disk does).
+        if not done and cursor.connection.in_transaction:
+            cursor.execute(ROLLBACK)
+        if cursor.connection.in_transaction:
+            cursor.execute(RELEASE)

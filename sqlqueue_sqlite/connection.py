@@ -1,0 +1,125 @@
+"""A pool's connection: every run is a transaction of its own, and waits for the write lock within bounds."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from sqlqueue.dialect import Row
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Call, Statement
+from sqlqueue_sqlite.handles import Handle
+from sqlqueue_sqlite.patience import Patience, patiently
+from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
+from sqlqueue_sqlite.trouble import is_spoiled, is_undecodable
+
+T = TypeVar("T")
+
+SYNCHRONOUS = {True: "PRAGMA synchronous = FULL", False: "PRAGMA synchronous = NORMAL"}
+
+
+def text_or_bytes(value: bytes) -> str | bytes:
+    """TEXT that is no UTF-8 comes as bytes, so that one such row does not keep all others from being read."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+class PooledConnection:
+    """One of the pool's connections.
+
+    `gate` is the pool's lock for writers: threads of one process queue on it rather than look for SQLite's lock
+    again and again. `wal`: the database has a write-ahead log, where a commit that need not be durable leaves
+    out the fsync; the next durable one brings it to the disk as well.
+    """
+
+    def __init__(self, handle: Handle, *, gate: threading.Lock, seconds: float, wal: bool) -> None:
+        self.driver = handle
+        self.spoiled = False
+        self._cursor = handle.cursor()
+        self._gate = gate
+        self._seconds = seconds
+        self._wal = wal
+        self._durable: bool | None = None
+
+    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        """Run the calls in one transaction; calls that only read take no write lock."""
+        work = partial(execute_all, self._cursor, calls)
+        if any(call.statement.writes for call in calls):
+            return self._write(work, durable)
+        if is_one_execution(calls):
+            return self._try(work, Patience(self._seconds))
+        return self._try(partial(self._transaction, "BEGIN", work), Patience(self._seconds))
+
+    def insert_many(
+        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+    ) -> int:
+        """Insert all rows, encoded and in the order of the insert's parameters, or none."""
+        # A list: whoever makes the rows may take his time, and would hold the write lock meanwhile.
+        return self._write(partial(insert_all, self._cursor, insert, list(rows)), durable=True)
+
+    def restore(self) -> bool:
+        """Make the connection as it came, whatever its borrower did; False where it cannot be lent again."""
+        if self.spoiled:
+            return False
+        try:
+            if self.driver.in_transaction:
+                self._roll_back()
+        except sqlite3.ProgrammingError:  # its borrower closed it
+            return False
+        self.driver.row_factory = None
+        self.driver.isolation_level = None
+        return not self.spoiled
+
+    def _write(self, work: Callable[[], T], durable: bool) -> T:
+        patience = Patience(self._seconds)
+        entered = self._gate.acquire(timeout=self._seconds)
+        # One who waited in vain tries all the same: SQLite's own error then says that the database is locked.
+        try:
+            self._set_durable(durable)
+            return self._try(partial(self._transaction, "BEGIN IMMEDIATE", work), patience)
+        finally:
+            if entered:
+                self._gate.release()
+
+    def _set_durable(self, durable: bool) -> None:
+        durable = durable or not self._wal
+        if durable is not self._durable:
+            self._cursor.execute(SYNCHRONOUS[durable])
+            self._durable = durable
+
+    def _transaction(self, begin: str, work: Callable[[], T]) -> T:
+        self._cursor.execute(begin)
+        result = work()
+        self._cursor.execute("COMMIT")
+        return result
+
+    def _try(self, attempt: Callable[[], T], patience: Patience) -> T:
+        """Attempt until it works, is locked out for too long, or fails otherwise; nothing is left open."""
+        try:
+            return patiently(partial(self._once, attempt), patience)
+        except sqlite3.Error as error:
+            if not is_undecodable(error) or self.driver.text_factory is text_or_bytes:
+                self.spoiled = self.spoiled or is_spoiled(error)
+                raise
+        self.driver.text_factory = text_or_bytes
+        return self._try(attempt, patience)
+
+    def _once(self, attempt: Callable[[], T]) -> T:
+        done = False
+        try:
+            result = attempt()
+            done = True
+            return result
+        finally:
+            if not done:
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        try:
+            if self.driver.in_transaction:
+                self.driver.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.spoiled = True
