@@ -1,0 +1,39 @@
+"""PostgreSQL for sqlqueue, through psycopg 3: what the entry points `postgresql` and `postgres` load.
+
+Reading order: `dialect` (what PostgreSQL answers), `values` and `adapters` (Python to SQL and back), `connection` and
+`fuse` (how calls run), `pool`, `line` and `waker` (LISTEN), `ddl`, `schema` (what is checked at the start), `trouble`.
+"""
+
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from sqlqueue.dialect import Dialect
+from sqlqueue.errors import DeclarationError
+from sqlqueue.hookspecs import hookimpl
+from sqlqueue_postgres.dialect import PostgresDialect
+
+__all__ = ["PostgresDialect", "sqlqueue_dialect", "sqlqueue_driver_connection"]
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+@hookimpl
+def sqlqueue_dialect(source: Any) -> Dialect | None:
+    """PostgreSQL for its URLs and for psycopg's pools."""
+    if isinstance(source, AsyncConnectionPool):
+        raise DeclarationError(
+            f"{source!r} serves an event loop; sqlqueue works on threads: give a psycopg_pool.ConnectionPool"
+        )
+    if isinstance(source, ConnectionPool):
+        return PostgresDialect(source)
+    if isinstance(source, str) and source.startswith(SCHEMES):
+        return PostgresDialect(source)
+    return None
+
+
+@hookimpl
+def sqlqueue_driver_connection(obj: Any) -> Any | None:
+    """A psycopg connection is the driver's own already."""
+    return obj if isinstance(obj, psycopg.Connection) else None

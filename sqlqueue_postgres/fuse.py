@@ -1,0 +1,138 @@
+"""Several calls as one statement, which costs half of what a pipeline of them does (26 against 45 µs a row at 16 rows).
+
+Each call becomes a part of one WITH, and the rows of all come back in one result, tagged with the call's number:
+
+    WITH part_0(c0, c1) AS (<a claim>), part_1(c0) AS (<a settlement>)
+    SELECT 0, c0, c1, NULL FROM part_0
+    UNION ALL
+    SELECT 1, NULL, NULL, c0 FROM part_1
+
+The widest call has columns of its own and the others share theirs, for settlements return ids only: no type of a claim
+has to agree with theirs. A third type there is refused by the server, and such calls then run as a pipeline.
+
+All parts see one snapshot and none sees what another did. A single statement outside a transaction is one by itself.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import attrs
+
+from sqlqueue.dialect import Row
+from sqlqueue.sql import Call, Statement, fill
+
+FUSED = """
+-- sqlqueue: {names}
+WITH {parts}
+{branches}
+"""
+
+PART = """
+part_{number}({columns}) AS (
+{text}
+)"""
+
+BRANCH = """
+SELECT {number}, {columns} FROM part_{number}
+"""
+
+# Ends at commit, so that this commit does not wait for the disk; -1 tags a row that belongs to no call.
+RELAXED = """
+SELECT -1, {nulls} FROM set_config('synchronous_commit', 'off', true)
+"""
+
+_UNION = "\nUNION ALL\n"
+
+# What holds no placeholder comes first: comments, literals and quoted identifiers.
+_PLACEHOLDER = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\$(\d+)", re.DOTALL)
+
+#: What the server says at once of statements that do not fit into one: types that differ, a statement that may not
+#: stand in a WITH. Nothing has run then.
+MISFITS = ("42804", "42601", "0A000", "42P18", "42846", "42P19")
+
+
+@attrs.define(eq=False)
+class Fused:
+    """One statement for several; `serves` turns False when the server has refused it."""
+
+    text: bytes
+    slices: tuple[slice, ...]
+    serves: bool = True
+
+    def bind(self, calls: Sequence[Call]) -> Row:
+        values: list[Any] = []
+        for call in calls:
+            values.extend(call.statement.bind(call.values))
+        return tuple(values)
+
+    def split(self, rows: Sequence[Row], calls: int) -> list[list[Row]]:
+        """The rows of each call, in the calls' order."""
+        results: list[list[Row]] = [[] for _ in range(calls)]
+        slices = self.slices
+        for row in rows:
+            number = row[0]
+            if number >= 0:
+                results[number].append(row[slices[number]])
+        return results
+
+
+@lru_cache(maxsize=512)
+def fuse(statements: tuple[Statement, ...], durable: bool) -> Fused | None:
+    """The statements as one; None where one of them returns nothing."""
+    if not all(statement.width for statement in statements):
+        return None
+    widths = [statement.width for statement in statements]
+    # The widest stands first, so that the NULLs of the others take its types.
+    first, *others = sorted(range(len(statements)), key=lambda number: -widths[number])
+    shared = max((widths[number] for number in others), default=0)
+    columns = {first: [*_columns(widths[first]), *["NULL"] * shared]}
+    for number in others:
+        columns[number] = ["NULL"] * widths[first] + _columns(widths[number]) + ["NULL"] * (shared - widths[number])
+    branches = [_branch(number, listed) for number, listed in columns.items()]
+    if not durable:
+        branches.append(fill(RELAXED, {"nulls": ", ".join(["NULL"] * (widths[first] + shared))}))
+    starts = [1 if number == first else 1 + widths[first] for number in range(len(statements))]
+    text = fill(
+        FUSED,
+        {
+            "names": " + ".join(_one_line(statement.name) for statement in statements),
+            "parts": ", ".join(_parts(statements)),
+            "branches": _UNION.join(branches),
+        },
+    )
+    slices = tuple(slice(start, start + width) for start, width in zip(starts, widths, strict=True))
+    return Fused(text=text.encode(), slices=slices)
+
+
+def _parts(statements: Sequence[Statement]) -> list[str]:
+    parts = []
+    bound = 0
+    for number, statement in enumerate(statements):
+        columns = ", ".join(_columns(statement.width))
+        text = _renumbered(statement.text, bound)
+        parts.append(fill(PART, {"number": str(number), "columns": columns, "text": text}))
+        bound += len(statement.parameters)
+    return parts
+
+
+def _columns(width: int) -> list[str]:
+    return [f"c{column}" for column in range(width)]
+
+
+def _branch(number: int, columns: Sequence[str]) -> str:
+    return fill(BRANCH, {"number": str(number), "columns": ", ".join(columns)})
+
+
+def _renumbered(text: str, bound: int) -> str:
+    """`text` with its placeholders counted on from `bound`."""
+
+    def later(match: re.Match[str]) -> str:
+        return f"${int(match.group(1)) + bound}" if match.group(1) else match.group(0)
+
+    return _PLACEHOLDER.sub(later, text)
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())

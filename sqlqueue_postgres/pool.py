@@ -1,0 +1,236 @@
+"""The broker's connections: a pool of our own, opened at first use, or the user's."""
+
+import os
+import select
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import attrs
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool, PoolClosed
+
+from sqlqueue.dialect import PoolSettings
+from sqlqueue.errors import Unsupported
+from sqlqueue_postgres.adapters import Driver, execute
+from sqlqueue_postgres.connection import LentConnection, OwnConnection, roll_back
+
+# For the session, so that a statement of ours needs no prelude.
+SET_UP = """
+SELECT set_config('default_transaction_isolation', 'read committed', false),
+       set_config('statement_timeout', $1, false)
+"""
+
+#: What a URL that does not say otherwise connects with. A peer that went silent is noticed after 25 s.
+DEFAULTS: Mapping[str, Any] = {
+    "fallback_application_name": "sqlqueue",
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+
+
+def parameters(url: str) -> dict[str, Any]:
+    """What to connect with, beside the URL: the defaults that it leaves open."""
+    given = conninfo_to_dict(url)
+    return {name: value for name, value in DEFAULTS.items() if name not in given}
+
+
+def in_milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))
+
+
+@attrs.define(eq=False)
+class OwnPool:
+    """Connections to a URL. Behind PgBouncer in transaction mode give a pool of your own instead: this one sets
+    session settings. A forked child opens its own connections and leaves its parent's alone."""
+
+    _url: str = attrs.field(alias="url")
+    _settings: PoolSettings = attrs.field(alias="settings")
+    _opened: ConnectionPool[Driver] | None = attrs.field(default=None, init=False)
+    _process: int = attrs.field(factory=os.getpid, init=False)
+    _closed: bool = attrs.field(default=False, init=False)
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
+
+    @property
+    def size(self) -> int:
+        return self._settings.size
+
+    def probe(self) -> None:
+        psycopg.connect(self._url, **parameters(self._url)).close()
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[OwnConnection]:
+        pool = self._open()
+        with borrowed(pool, timeout) as driver:
+            yield OwnConnection(driver)
+
+    def close(self) -> None:
+        """Close the connections; those that are lent, when they come back."""
+        with self._lock:
+            opened, self._opened, self._closed = self._opened, None, True
+        if opened is not None and self._process == os.getpid():
+            opened.close()
+
+    def _open(self) -> ConnectionPool[Driver]:
+        with self._lock:
+            if self._closed:
+                raise PoolClosed("the broker's pool was closed")
+            if self._opened is not None and self._process != os.getpid():
+                _INHERITED.append(self._opened)
+                self._opened = None
+            if self._opened is None:
+                self._process = os.getpid()
+                self._opened = self._pool()
+            return self._opened
+
+    def _pool(self) -> ConnectionPool[Driver]:
+        pool: ConnectionPool[Driver] = ConnectionPool(
+            self._url,
+            kwargs={"autocommit": True, **parameters(self._url)},
+            configure=self._set_up,
+            min_size=0,
+            max_size=self._settings.size,
+            name="sqlqueue",
+            open=False,
+        )
+        pool.open()
+        return pool
+
+    def _set_up(self, driver: Driver) -> None:
+        execute(driver, SET_UP, (in_milliseconds(self._settings.statement_timeout),))
+
+
+#: Pools that a forked child got from its parent: kept, because their end would wait for threads that are not here.
+_INHERITED: list[ConnectionPool[Driver]] = []
+
+
+@attrs.define(eq=False)
+class UsersPool:
+    """The user's pool. Its connections go back as they came, and it is theirs to open and to close."""
+
+    pool: ConnectionPool[Driver]
+    _settings: PoolSettings = attrs.field(alias="settings")
+
+    def __attrs_post_init__(self) -> None:
+        _KNOWN.add(self.pool)
+
+    @property
+    def size(self) -> int:
+        return self.pool.max_size
+
+    def probe(self) -> None:
+        self.check()
+        conninfo, kwargs = connect_arguments(self.pool)
+        self.pool.connection_class.connect(conninfo, **kwargs).close()
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
+        self.check()
+        with borrowed(self.pool, timeout) as driver, _autocommit(driver):
+            yield LentConnection(driver, statement_timeout=in_milliseconds(self._settings.statement_timeout))
+
+    def close(self) -> None:
+        """Nothing: the pool is the user's."""
+
+    def check(self) -> None:
+        """Raise where the pool cannot be used, saying what to do."""
+        if self.pool in _FORKED:
+            raise Unsupported(
+                f"the pool {self.pool.name!r} was opened before this process was forked, and connections cannot be "
+                "shared; open it in each process after the fork, or give the broker a URL"
+            )
+        if self.pool.closed:
+            raise PoolClosed(
+                f"the pool {self.pool.name!r} is not open; it is yours: call its open() before the broker is used, "
+                "and close() after the broker's"
+            )
+
+
+#: The users' pools in this process, and those of them that were open when it was forked.
+_KNOWN: "weakref.WeakSet[ConnectionPool[Any]]" = weakref.WeakSet()
+_FORKED: "weakref.WeakSet[ConnectionPool[Any]]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for pool in list(_KNOWN):
+        if not pool.closed:
+            _FORKED.add(pool)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def connect_arguments(pool: ConnectionPool[Any]) -> tuple[str, dict[str, Any]]:
+    """What the pool connects with; psycopg_pool 3.3 takes functions as well."""
+    conninfo, kwargs = pool.conninfo, pool.kwargs
+    return (
+        conninfo() if callable(conninfo) else conninfo or "",
+        dict(kwargs() if callable(kwargs) else kwargs or {}),
+    )
+
+
+@contextmanager
+def borrowed(pool: ConnectionPool[Driver], timeout: float | None) -> Iterator[Driver]:
+    """A live connection, without a transaction when it goes back."""
+    driver = take(pool, pool.timeout if timeout is None else timeout)
+    try:
+        yield driver
+    finally:
+        roll_back(driver)
+        pool.putconn(driver)
+
+
+def take(pool: ConnectionPool[Driver], timeout: float) -> Driver:
+    """The first connection whose server has not hung up: after a restart a pool is full of those that have."""
+    until = monotonic() + timeout
+    while True:
+        driver = pool.getconn(max(until - monotonic(), 0.001))
+        if not hung_up(driver):
+            return driver
+        driver.close()
+        pool.putconn(driver)
+
+
+def hung_up(driver: Driver) -> bool:
+    """Whether the server's goodbye is waiting to be read; a look at the socket and no round trip."""
+    try:
+        # The farewell is read first, the end of the stream behind it by the second look.
+        for _ in range(3):
+            if driver.closed or not _readable(driver.fileno()):
+                return driver.closed
+            driver.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+def _readable(fileno: int) -> bool:
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([fileno], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(fileno, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+@contextmanager
+def _autocommit(driver: Driver) -> Iterator[None]:
+    """In autocommit mode for the while; the user's own mode afterwards."""
+    before = driver.autocommit
+    if not before:
+        driver.autocommit = True
+    try:
+        yield
+    finally:
+        if not before:
+            roll_back(driver)
+            if not driver.closed:
+                driver.autocommit = False

@@ -1,0 +1,171 @@
+"""Values both ways: a column's declared Python type decides its SQL type, what is bound and what is read."""
+
+from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any, get_origin
+from uuid import UUID
+
+import attrs
+from psycopg.types.json import Jsonb
+
+from sqlqueue.column import Role
+from sqlqueue.dialect import ColumnFacts, Converter
+from sqlqueue.spec import ColumnSpec
+from sqlqueue_postgres.adapters import Unreadable
+
+TEXT_TYPES = ("text", "character varying", "character", "citext", "name")
+
+
+@attrs.frozen
+class Kind:
+    """A Python type, the SQL type recommended for it, and those that hold it; none named: any does, read as text."""
+
+    python: type
+    sql: str
+    held_by: tuple[str, ...] = ()
+
+
+# A subclass stands before its base.
+KINDS = (
+    Kind(bool, "boolean", ("boolean",)),
+    Kind(int, "bigint", ("bigint", "integer", "smallint")),
+    Kind(float, "double precision", ("double precision", "real", "numeric")),
+    Kind(Decimal, "numeric", ("numeric",)),
+    Kind(str, "text"),
+    Kind(bytes, "bytea", ("bytea",)),
+    Kind(UUID, "uuid", ("uuid",)),
+    Kind(datetime, "timestamptz", ("timestamp with time zone",)),
+    Kind(date, "date", ("date",)),
+    Kind(time, "time", ("time without time zone",)),
+    Kind(timedelta, "interval", ("interval",)),
+    Kind(dict, "jsonb", ("jsonb", "json")),
+    Kind(list, "jsonb", ("jsonb", "json")),
+)
+
+#: What a role's column is where the declaration leaves its type open.
+ROLE_KINDS: Mapping[Role, type] = {
+    Role.GROUP: str,
+    Role.PRIORITY: int,
+    Role.RETRY_AFTER: datetime,
+    Role.ATTEMPT: int,
+    Role.PROCESSED_AT: datetime,
+    Role.LEASE: datetime,
+    Role.HEADERS: dict,
+    Role.ERROR: str,
+    Role.RUNNING: bool,
+}
+
+#: What carries fractions of a second.
+TIMESTAMPS = ("timestamp with time zone", "timestamp without time zone")
+
+MOMENTS = (Role.RETRY_AFTER, Role.PROCESSED_AT, Role.LEASE)
+
+#: Roles whose values are compared or assigned as an array of their type, so that a cast from text will not do.
+TYPED = (Role.ID, Role.ERROR)
+
+
+def kind_of(column: ColumnSpec) -> Kind | None:
+    """The kind of the declared type, else of the role; None where neither says."""
+    declared = ROLE_KINDS.get(column.role, Any) if column.type is Any and column.role else column.type
+    declared = get_origin(declared) or declared
+    if not isinstance(declared, type):
+        return None
+    return next((kind for kind in KINDS if issubclass(declared, kind.python)), None)
+
+
+def sql_type(column: ColumnSpec) -> str:
+    kind = kind_of(column)
+    return kind.sql if kind else "text"
+
+
+def encoder(column: ColumnSpec) -> Converter | None:
+    kind = kind_of(column)
+    if kind is None:
+        return None
+    if kind.python in (dict, list):
+        return Jsonb
+    if column.type not in (Any, kind.python) and kind.python in PLAIN:
+        return PLAIN[kind.python]  # an enum of strings, say
+    return None
+
+
+#: From an object of a subclass, such as an enum's member, to the plain value that psycopg knows.
+PLAIN: Mapping[type, Converter] = {str: str.__str__, int: int, float: float}
+
+
+def decoder(column: ColumnSpec) -> Converter | None:
+    kind = kind_of(column)
+    if kind is None:
+        return readable
+    plain = DECODERS.get(kind.python)
+    if isinstance(column.type, type) and column.type is not kind.python and kind.python in PLAIN:
+        declared: Converter = column.type
+        return declared
+    return plain
+
+
+def readable(value: Any) -> Any:
+    """`value` as it is; a ValueError where it is one that Python cannot hold."""
+    if isinstance(value, Unreadable):
+        raise ValueError(value.reason)
+    return value
+
+
+def moment(value: Any) -> datetime:
+    """An aware UTC datetime."""
+    value = readable(value)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise TypeError(f"{value!r} is no moment with a time zone")
+    return value if value.tzinfo is timezone.utc else value.astimezone(timezone.utc)
+
+
+def text(value: Any) -> str:
+    """Text as it is; a database without an encoding (SQL_ASCII) hands out bytes."""
+    return value if isinstance(value, str) else bytes(value).decode()
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(readable(value), dict):
+        raise TypeError(f"{value!r} is no JSON object")
+    return dict(value)
+
+
+def sequence(value: Any) -> list[Any]:
+    if not isinstance(readable(value), list):
+        raise TypeError(f"{value!r} is no JSON array")
+    return list(value)
+
+
+DECODERS: Mapping[type, Converter] = {
+    datetime: moment,
+    date: readable,
+    time: readable,
+    timedelta: readable,
+    str: text,
+    float: float,
+    dict: mapping,
+    list: sequence,
+}
+
+
+def misfit(column: ColumnSpec, facts: ColumnFacts, name: str) -> str | None:
+    """Why a column of the database cannot hold the declared one, and the mend. `name` is the quoted column."""
+    kind = kind_of(column)
+    declared = getattr(column.type, "__name__", str(column.type))
+    if column.role in MOMENTS and kind is not None and kind.python is not datetime:
+        return (
+            f"it is declared as {declared}, and on PostgreSQL moments are kept as timestamptz only; "
+            "declare it as datetime"
+        )
+    if column.role is Role.ID and kind is None:
+        return f"its type is left open, and it is {facts.type}; declare it as int, str, UUID or bytes"
+    if kind is None:
+        return None
+    held_by = TEXT_TYPES if kind.python is str and column.role in TYPED else kind.held_by
+    if not held_by or facts.type in held_by:
+        return None
+    return (
+        f"it is {facts.type}, which cannot hold {declared}; declare it otherwise, or run "
+        f"ALTER TABLE … ALTER COLUMN {name} TYPE {kind.sql}"
+    )

@@ -1,0 +1,1 @@
+"""The PostgreSQL dialect, on real servers."""
