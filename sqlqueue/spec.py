@@ -1,7 +1,7 @@
 """Declare: what a table is to the queue, checked as far as it can be seen without the database."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, get_origin
 from uuid import UUID
@@ -53,6 +53,10 @@ class ColumnSpec:
         return self.field
 
 
+def _columns(columns: Iterable[ColumnSpec]) -> tuple[ColumnSpec, ...]:
+    return tuple(columns)
+
+
 @attrs.frozen(kw_only=True)
 class TableSpec:
     """A table as the queue sees it.
@@ -62,7 +66,7 @@ class TableSpec:
     """
 
     name: str
-    columns: tuple[ColumnSpec, ...] = attrs.field(converter=tuple)
+    columns: tuple[ColumnSpec, ...] = attrs.field(converter=_columns)
     schema: str | None = None
     advisory_lock: str | None = None
     clock: ClockSource = attrs.field(factory=HostClock)

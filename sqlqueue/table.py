@@ -96,7 +96,7 @@ def table(
                 f"table {name!r}: an annotation names {error.name!r}, which is not known in the class's module; "
                 "import it there"
             ) from error
-        attributes: tuple[attrs.Attribute[Any], ...] = attrs.fields(row_class)  # type: ignore[arg-type, assignment]
+        attributes: tuple[attrs.Attribute[Any], ...] = attrs.fields(row_class)  # type: ignore[arg-type]
         spec = TableSpec(
             name=name,
             schema=schema,
