@@ -107,6 +107,10 @@ class Pool(Protocol):
         """Lend a connection, as it came when it goes back. Waits `timeout` seconds, by default the pool's own."""
         ...
 
+    def direct(self) -> AbstractContextManager[Connection]:
+        """A connection beside the pool's, closed afterwards: for what must not wait until the pool can lend one."""
+        ...
+
     def close(self) -> None:
         """Close what this object opened; a pool of the user's stays open."""
         ...

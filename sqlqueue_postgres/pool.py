@@ -72,6 +72,12 @@ class OwnPool:
         with borrowed(pool, timeout) as driver:
             yield OwnConnection(driver)
 
+    @contextmanager
+    def direct(self) -> Iterator[OwnConnection]:
+        with psycopg.connect(self._url, autocommit=True, **parameters(self._url)) as driver:
+            self._set_up(driver)
+            yield OwnConnection(driver)
+
     def close(self) -> None:
         """Close the connections; those that are lent, when they come back."""
         with self._lock:
@@ -135,6 +141,13 @@ class UsersPool:
     def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
         self.check()
         with borrowed(self.pool, timeout) as driver, _autocommit(driver):
+            yield LentConnection(driver, statement_timeout=in_milliseconds(self._settings.statement_timeout))
+
+    @contextmanager
+    def direct(self) -> Iterator[LentConnection]:
+        self.check()
+        conninfo, kwargs = connect_arguments(self.pool)
+        with self.pool.connection_class.connect(conninfo, **{**kwargs, "autocommit": True}) as driver:
             yield LentConnection(driver, statement_timeout=in_milliseconds(self._settings.statement_timeout))
 
     def close(self) -> None:

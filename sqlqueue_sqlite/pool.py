@@ -54,6 +54,15 @@ class SQLitePool:
         with self.connection():
             pass
 
+    @contextmanager
+    def direct(self) -> Iterator[Connection]:
+        """A connection that does not count; opened and closed here."""
+        opened = self._open()
+        try:
+            yield opened
+        finally:
+            close_handle(opened.driver)
+
     def close(self) -> None:
         """Close the connections, those that are lent when they come back. In a forked process: nothing."""
         if os.getpid() != self._pid:

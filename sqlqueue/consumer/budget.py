@@ -19,9 +19,15 @@ class Budget:
     _slots: threading.BoundedSemaphore
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        with self._slots, self.pool.connection() as connection:
-            yield connection
+    def connection(self, timeout: float) -> Iterator[Connection]:
+        """Lend one, waiting up to `timeout` seconds for the other consumers and as long for the pool."""
+        granted = self._slots.acquire(timeout=timeout)
+        try:
+            with self.pool.connection(timeout) as connection:
+                yield connection
+        finally:
+            if granted:
+                self._slots.release()
 
 
 _budgets: "weakref.WeakKeyDictionary[Pool, Budget]" = weakref.WeakKeyDictionary()

@@ -22,6 +22,10 @@ class Keeper:
         """Seconds until the next extension; None where nothing is held."""
         return None if self._next is None else max(0.0, self._next - now)
 
+    def failed(self, now: float) -> None:
+        """An extension failed: the next try comes well before the leases end."""
+        self._next = now + self.lease / 8
+
     def extended(self, now: float, held: bool) -> None:
         """An extension went out at `now`; `held`: whether leases are still held."""
         self._next = now + self.lease / 2 if held else None

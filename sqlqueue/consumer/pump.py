@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 
 from sqlqueue.consumer.budget import Budget
+from sqlqueue.consumer.extending import extend
 from sqlqueue.consumer.handlers import Finished, Runner, Work
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.inbox import Inbox
@@ -26,6 +27,9 @@ from sqlqueue.settling import decide
 from sqlqueue.strategies.base import Claim, Strategy, Turned
 
 log = logging.getLogger("sqlqueue")
+
+#: Seconds that a turn waits for one of the pool's connections: an eighth of a lease within these bounds.
+SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
 
 #: Seconds until a row is looked at again whose key waits for a row that another instance has.
 PUT_OFF = 1.0
@@ -111,8 +115,8 @@ class Pump:
         if self._giving_up:
             self.ledger.give_up()
         try:
+            self._extend()
             if not self._must_wait(monotonic()):
-                self._extend()
                 self._turn()
         except Exception as error:  # noqa: BLE001 - the loop's edge: whatever went wrong is classified
             self._trouble(error)
@@ -127,14 +131,13 @@ class Pump:
     def _timeout(self) -> float | None:
         now = monotonic()
         waits = [self._keeper.wait(now)]
-        if self.ledger.unsettled or (self._stopping and not self._hands.held):
+        if self._stopping and not self._hands.held:
             waits.append(0.0)
-        if not self._stopping and self._hands.room > 0:
+        elif self.ledger.unsettled:
+            waits.append(self._pace.wait(now) if self._must_wait(now) else 0.0)
+        elif not self._stopping and self._hands.room > 0:
             waits.append(self._pace.wait(now))
-        earliest = min((wait for wait in waits if wait is not None), default=None)
-        if earliest is None or not self._must_wait(now):
-            return earliest
-        return max(earliest, self._pace.wait(now) or 0.0)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _must_wait(self, now: float) -> bool:
         """Whether an outage says to leave the database alone for now."""
@@ -167,7 +170,7 @@ class Pump:
         finished, self.ledger.unsettled = self.ledger.unsettled, []
         pairs = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         try:
-            with self._budget.connection() as connection:
+            with self._budget.connection(self._patience) as connection:
                 turned = self._strategy.turn(connection, pairs, limit, self._now())
         except Exception as error:  # sorted by what the dialect makes of it
             self.ledger.unsettled = finished
@@ -200,7 +203,7 @@ class Pump:
         """Settle one row; False where the database refuses that: its lease will end."""
         claim = one.work.delivery.claim
         try:
-            with self._budget.connection() as connection:
+            with self._budget.connection(self._patience) as connection:
                 turned = self._strategy.turn(connection, [(claim, one.verdict.settlement)], 0, self._now())
         except Exception as error:  # sorted by what the dialect makes of it
             if self._classify(error) is not Trouble.PERMANENT:
@@ -237,7 +240,7 @@ class Pump:
     def _still_blocked(self, id: object, until: datetime | None, work: Work) -> bool:
         if until is not None and until > self._now():
             return True
-        with self._budget.connection() as connection:
+        with self._budget.connection(self._patience) as connection:
             unfinished = self._strategy.unfinished(connection, id)
         if not unfinished:
             self._hands.unblock(work)
@@ -248,7 +251,7 @@ class Pump:
             self._pace.full(monotonic())
             return
         now = self._now()
-        with self._budget.connection() as connection:
+        with self._budget.connection(self._patience) as connection:
             ahead = self._strategy.look_ahead(connection, now)
         due_in = None if ahead.due is None else (ahead.due - now).total_seconds()
         self._pace.short(monotonic(), due_in=due_in, hidden=ahead.hidden, certain=self._certain())
@@ -264,15 +267,21 @@ class Pump:
             return
         settling = {one.work for one in self.ledger.unsettled}
         works = {id(work.delivery.claim): work for work in self._hands.held - settling}
+        self._keeper.failed(monotonic())  # until it went through
         if works:
             claims = [work.delivery.claim for work in works.values()]
-            with self._budget.connection() as connection:
-                lost = self._strategy.extend(connection, claims, self._now())
+            lost = extend(
+                self._strategy, self._budget, claims, now=self._now, classify=self._classify, timeout=self._patience
+            )
             for claim in lost:
                 self.ledger.lose(works[id(claim)])
-            self._works_again()
             self._notices.tell("extended", detail=len(claims) - len(lost))
         self._keeper.extended(monotonic(), bool(works))
+
+    @property
+    def _patience(self) -> float:
+        """Seconds to wait for one of the pool's connections, so that the leases in hand can still be extended."""
+        return max(SHORTEST_WAIT, min(LONGEST_WAIT, self._keeper.lease / 8))
 
     def _trouble(self, error: Exception) -> None:
         trouble = self._classify(error)
