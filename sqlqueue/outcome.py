@@ -1,19 +1,24 @@
 """What a handler answers: it returns or raises one of these; None acknowledges, any other exception is a failure."""
 
+from datetime import datetime
+
 import attrs
 
-from sqlqueue.clock import Duration, seconds
+from sqlqueue.clock import UTC, Duration, later
 
 
 @attrs.frozen
 class Retry(Exception):  # noqa: N818 - an outcome that may be raised, not an error
-    """Deliver the row again: at once, or hidden for `after` (seconds or timedelta)."""
+    """Deliver the row again: at once, or hidden for `after` (seconds or timedelta).
+
+    A negative or overflowing delay is a `ValueError`.
+    """
 
     after: Duration | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.after is not None:
-            seconds(self.after, "Retry(after)")
+            later(datetime.now(UTC), self.after, "Retry(after)")
 
 
 @attrs.frozen

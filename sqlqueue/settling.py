@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.clock import later
+from sqlqueue.clock import UTC, later
 from sqlqueue.errors import DecodeError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.retry import DEFAULT_RETRY, RetryPolicy
@@ -14,6 +14,9 @@ from sqlqueue.strategies.base import ACKNOWLEDGE, Move, Settlement
 
 #: Seconds that a row which cannot be read stays hidden where there is no place to put it: it is never deleted.
 UNREADABLE = 3600.0
+
+#: A moment that no queue lives to see, within what every database holds.
+FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 #: Characters of an error that a parked row shows.
 ERROR_LENGTH = 10_000
@@ -101,7 +104,13 @@ def _unreadable(rules: Rules, attempt: int | None, error: DecodeError, now: date
 
 
 def _due(now: datetime, after: Any) -> datetime | None:
-    return later(now, after, "Retry(after)") if after else None
+    """When a row is due that waits `after` seconds; None at once. A policy's delay beyond all calendars is cut."""
+    if not after:
+        return None
+    try:
+        return later(now, after, "Retry(after)")
+    except ValueError:
+        return FAR
 
 
 def _delay(policy: RetryPolicy, attempt: int | None, error: BaseException) -> float | None:

@@ -1,7 +1,6 @@
 """The consumer: runs the handlers of a broker's queues until it is told to stop."""
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +16,10 @@ from sqlqueue.clock import Duration, seconds
 from sqlqueue.consumer.health import Health
 from sqlqueue.consumer.lifecycle import Lifecycle, State
 from sqlqueue.consumer.signals import Signals
+from sqlqueue.consumer.starting import StoppedEarly, wait_for_server
 from sqlqueue.consumer.subscription import Call, Subscription
-from sqlqueue.dialect import Hint, Trouble, Waker
-from sqlqueue.errors import DeclarationError, SQLQueueError
+from sqlqueue.dialect import Hint, Waker
+from sqlqueue.errors import DeclarationError
 from sqlqueue.observer import Observer
 from sqlqueue.plugins import manager
 from sqlqueue.queue import Queue
@@ -31,6 +31,9 @@ STOP_WORKER = "stop_worker"
 
 #: Seconds between two looks at whether all queues are idle.
 IDLE_CHECK = 0.005
+
+#: Seconds in which a worker that has nothing more to do ends.
+GRACE = 0.2
 
 #: Seconds that giving rows back may take when the handlers are not waited for any more.
 LAST_TURN = 5.0
@@ -77,6 +80,7 @@ class Consumer:
         self._signals = Signals()
         self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
         self._error: BaseException | None = None
+        self._abandoned = 0
 
     # -- running ----------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Consumer:
             return Stopped(
                 settled=sum(one.pump.ledger.settled for one in self._subscriptions),
                 given_back=sum(one.pump.ledger.released for one in self._subscriptions),
-                abandoned=sum(one.pump.ledger.abandoned for one in self._subscriptions),
+                abandoned=self._abandoned,
             )
 
     def run_forever(self) -> None:
@@ -141,7 +145,10 @@ class Consumer:
         `SystemExit`.
         """
         with self._signals.installed(on_first=self.request_stop, on_second=self._hurry):
-            self.start()
+            try:
+                self.start()
+            except StoppedEarly:
+                return
             self._error = self._ends.get()
             stopped = self.stop()
             if self._error is not None and not stopped.abandoned:
@@ -209,34 +216,18 @@ class Consumer:
         return self._wanted is None or any(name in self._wanted for name in names)
 
     def _prepare(self) -> None:
-        """Check everything against the database, waiting for a server that is not there yet."""
-        deadline = monotonic() + self._startup_timeout
         self._waker = self._make_waker()
-        pause = 0.1
-        while True:
-            try:
-                self._broker.pool.probe()
-                with self._broker.pool.connection() as connection:
-                    self._broker.dialect.check_server(connection)
-                    self._broker.dialect.check_writable(connection)
-                    for subscription in self._subscriptions:
-                        subscription.prepare(connection, self._certain)
-                return
-            except Exception as error:  # sorted by what the dialect makes of it
-                trouble = self._broker.dialect.classify(error)
-                if trouble in (Trouble.PERMANENT, Trouble.CLOSED) or monotonic() + pause > deadline:
-                    raise
-                log.warning("%s: %s (%s); waiting for it", self._broker.dialect.source, trouble.value, error)
-                self._wait_start(pause * (0.5 + random.random() / 2))  # noqa: S311 - jitter
-                pause = min(pause * 2, 2.0)
 
-    def _wait_start(self, pause: float) -> None:
-        try:
-            error = self._ends.get(timeout=pause)
-        except Empty:
-            return
-        self._ends.put(error)
-        raise error or SQLQueueError("the consumer was stopped before it had started")
+        def prepare() -> None:
+            dialect, pool = self._broker.dialect, self._broker.pool
+            pool.probe()
+            with pool.connection() as connection:
+                dialect.check_server(connection)
+                dialect.check_writable(connection)
+                for subscription in self._subscriptions:
+                    subscription.prepare(connection, self._certain)
+
+        wait_for_server(prepare, self._broker.dialect, timeout=self._startup_timeout, ends=self._ends)
 
     def _make_waker(self) -> Waker | None:
         channels = list(dict.fromkeys(one.queue.spec.full_name for one in self._subscriptions))
@@ -280,8 +271,9 @@ class Consumer:
                 subscription.join(LAST_TURN)
         self._close_waker()
         self._broker.unlisten(self._hint)
+        self._abandoned = sum(one.running(max(GRACE, deadline - monotonic())) for one in self._subscriptions)
         assert self._executor is not None
-        self._executor.shutdown(wait=all(ended), cancel_futures=True)
+        self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
 
     def _close_waker(self) -> None:
         if self._waker is not None:

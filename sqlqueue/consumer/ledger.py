@@ -24,7 +24,7 @@ class Ledger:
     def __init__(self, queue: str, hands: Hands, notices: Notices) -> None:
         self._queue, self._hands, self._notices = queue, hands, notices
         self.unsettled: list[Finished] = []
-        self.settled = self.released = self.abandoned = 0
+        self.settled = self.released = 0
 
     def enter(self, finished: Finished) -> None:
         """A delivery came back from its worker; one that was taken out of hand meanwhile is told that it is late."""
@@ -81,12 +81,15 @@ class Ledger:
         for work in self._hands.held - waiting:
             work.delivery.lose()
             self.unsettled.append(released(work))
-            self.abandoned += 1
 
     def lose(self, work: Work) -> None:
         """The row belongs to somebody else."""
         work.delivery.lose()
         self.late(work)
+        self.put_back(self._hands.dropped(work))
+
+    def drop(self, work: Work) -> None:
+        """The row could not be settled: its lease ends by itself."""
         self.put_back(self._hands.dropped(work))
 
     def late(self, work: Work) -> None:

@@ -5,14 +5,12 @@ claims to the workers. While a turn is under way more deliveries finish, so batc
 nothing waits for a timer when idle. All that the thread decides on is its own; others reach it by its inbox alone.
 """
 
-import logging
 import random
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from time import monotonic
 
-from sqlqueue.consumer.budget import Budget
-from sqlqueue.consumer.extending import extend
+from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Finished, Runner, Work
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.inbox import Inbox
@@ -21,15 +19,10 @@ from sqlqueue.consumer.ledger import Ledger
 from sqlqueue.consumer.notices import Notices
 from sqlqueue.consumer.outage import Outage
 from sqlqueue.consumer.pace import Pace
+from sqlqueue.consumer.refusals import Singly
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Trouble
-from sqlqueue.settling import decide
-from sqlqueue.strategies.base import Claim, Strategy, Turned
-
-log = logging.getLogger("sqlqueue")
-
-#: Seconds that a turn waits for one of the pool's connections: an eighth of a lease within these bounds.
-SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
+from sqlqueue.strategies.base import Claim, Turned
 
 #: Seconds until a row is looked at again whose key waits for a row that another instance has.
 PUT_OFF = 1.0
@@ -42,27 +35,23 @@ class Pump:
         self,
         *,
         queue: str,
-        strategy: Strategy,
+        database: Database,
         runner: Runner,
         hands: Hands,
         pace: Pace,
         keeper: Keeper,
-        budget: Budget,
-        now: Callable[[], datetime],
-        classify: Callable[[BaseException], Trouble],
         notices: Notices,
         certain: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._queue, self._strategy, self._runner, self._hands = queue, strategy, runner, hands
-        self._pace, self._keeper, self._budget, self._now = pace, keeper, budget, now
-        self._classify, self._notices, self._certain = classify, notices, certain
+        self._queue, self._database, self._runner, self._hands = queue, database, runner, hands
+        self._pace, self._keeper, self._notices, self._certain = pace, keeper, notices, certain
         self._inbox: Inbox[Finished] = Inbox()
         self._looked = -1
         self._stopping = self._giving_up = False
         self.ledger = Ledger(queue, hands, notices)
         self.outage = Outage(queue)
         self.fatal: BaseException | None = None
-        self._refused: Exception | None = None
+        self._singly = Singly(queue, database, self.ledger, runner.rules, self._post)
 
     # -- from other threads -----------------------------------------------------------------------------------
 
@@ -170,55 +159,21 @@ class Pump:
         finished, self.ledger.unsettled = self.ledger.unsettled, []
         pairs = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         try:
-            with self._budget.connection(self._patience) as connection:
-                turned = self._strategy.turn(connection, pairs, limit, self._now())
+            turned = self._database.turn(pairs, limit)
         except Exception as error:  # sorted by what the dialect makes of it
             self.ledger.unsettled = finished
-            if not finished or self._classify(error) is not Trouble.PERMANENT:
+            if not finished or self._database.classify(error) is not Trouble.PERMANENT:
                 raise
-            self._settle_singly()
+            self._singly.settle()
             return None
         self._post(finished, turned)
         return turned
-
-    def _settle_singly(self) -> None:
-        """One settlement that the database refuses must not keep the others: each in a transaction of its own."""
-        while self.ledger.unsettled:
-            one = self.ledger.unsettled[-1]
-            settled = self._settle_one(one) or self._settle_failed(one)
-            self.ledger.unsettled.remove(one)
-            if not settled:
-                self.ledger.put_back(self._hands.dropped(one.work))
-
-    def _settle_failed(self, one: Finished) -> bool:
-        """A settlement that was refused is a failure of its row, settled by its policy."""
-        error = self._refused
-        assert error is not None
-        attempt = one.work.delivery.attempt
-        return self._settle_one(
-            Finished(one.work, decide(self._runner.rules, attempt, error, self._now()), one.seconds)
-        )
-
-    def _settle_one(self, one: Finished) -> bool:
-        """Settle one row; False where the database refuses that: its lease will end."""
-        claim = one.work.delivery.claim
-        try:
-            with self._budget.connection(self._patience) as connection:
-                turned = self._strategy.turn(connection, [(claim, one.verdict.settlement)], 0, self._now())
-        except Exception as error:  # sorted by what the dialect makes of it
-            if self._classify(error) is not Trouble.PERMANENT:
-                raise
-            self._refused = error
-            log.error("queue %s: row %r: it could not be %s", self._queue, claim.id, one.verdict.kind, exc_info=error)
-            return False
-        self._post([one], turned)
-        return True
 
     def _post(self, finished: Sequence[Finished], turned: Turned) -> None:
         for due in self.ledger.post(finished, turned):
             if due is None:
                 self._looked = -1
-            self._pace.due(monotonic(), 0.0 if due is None else (due - self._now()).total_seconds())
+            self._pace.due(monotonic(), 0.0 if due is None else (due - self._database.now()).total_seconds())
 
     def _dispatch(self, claims: Sequence[Claim]) -> None:
         """Hand claimed rows to the workers; a row whose key waits for a failed one goes back."""
@@ -227,36 +182,40 @@ class Pump:
         self._keeper.written(monotonic())
         key = self._runner.reader.raw_key
         works = [Work(Delivery(self._queue, claim), key(claim.row)) for claim in claims]
+        held_back: list[Work] = []
         for work in self._hands.in_order(works):
-            blocked = self._hands.blocked(work)
-            if blocked is not None and self._still_blocked(blocked.id, blocked.until, work):
-                self._hands.held.add(work)
-                soon = self._now() + timedelta(seconds=PUT_OFF)
-                self.ledger.put_back([work], soon if blocked.until is None else max(blocked.until, soon))
+            if self._hands.blocked(work) is not None:
+                held_back.append(work)
                 continue
             self._notices.tell("claimed", work.delivery)
             self._hands.take(work)
+        if held_back:
+            self._put_off(held_back)
 
-    def _still_blocked(self, id: object, until: datetime | None, work: Work) -> bool:
-        if until is not None and until > self._now():
-            return True
-        with self._budget.connection(self._patience) as connection:
-            unfinished = self._strategy.unfinished(connection, id)
-        if not unfinished:
-            self._hands.unblock(work)
-        return unfinished
+    def _put_off(self, works: Sequence[Work]) -> None:
+        """Rows behind a failed row of their key go back until that one is due, for it may be settled elsewhere."""
+        now = self._database.now()
+        soon = now + timedelta(seconds=PUT_OFF)
+        overdue: dict[object, Work] = {}
+        for work in works:
+            blocked = self._hands.blocked(work)
+            assert blocked is not None
+            until = soon if blocked.until is None else max(blocked.until, soon)
+            self._hands.held.add(work)
+            self.ledger.put_back([work], until)
+            if until == soon:
+                overdue[blocked.id] = work
+        for id, work in overdue.items():
+            if not self._database.unfinished(id):
+                self._hands.unblock(work)
 
     def _after_look(self, short: bool, wakes: int) -> None:
         if not short:
             self._pace.full(monotonic())
             return
-        now = self._now()
-        with self._budget.connection(self._patience) as connection:
-            ahead = self._strategy.look_ahead(connection, now)
-        due_in = None if ahead.due is None else (ahead.due - now).total_seconds()
+        ahead, due_in = self._database.look_ahead()
         self._pace.short(monotonic(), due_in=due_in, hidden=ahead.hidden, certain=self._certain())
-        if not self.ledger.unsettled:
-            self._looked = wakes
+        self._looked = wakes
         self._notices.tell("looked")
 
     # -- leases and trouble -----------------------------------------------------------------------------------
@@ -270,24 +229,18 @@ class Pump:
         self._keeper.failed(monotonic())  # until it went through
         if works:
             claims = [work.delivery.claim for work in works.values()]
-            lost = extend(
-                self._strategy, self._budget, claims, now=self._now, classify=self._classify, timeout=self._patience
-            )
+            lost = self._database.extend(claims)
             for claim in lost:
                 self.ledger.lose(works[id(claim)])
             self._notices.tell("extended", detail=len(claims) - len(lost))
+            if not self.ledger.unsettled and self._hands.room <= 0:
+                self._works_again()  # there is no turn that would tell
         self._keeper.extended(monotonic(), bool(works))
 
-    @property
-    def _patience(self) -> float:
-        """Seconds to wait for one of the pool's connections, so that the leases in hand can still be extended."""
-        return max(SHORTEST_WAIT, min(LONGEST_WAIT, self._keeper.lease / 8))
-
     def _trouble(self, error: Exception) -> None:
-        trouble = self._classify(error)
+        trouble = self._database.classify(error)
         if trouble is Trouble.CLOSED:
             self.fatal = error
-            return
         permanent = trouble is Trouble.PERMANENT
         pause = self._pace.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
         self.outage.begin(trouble, error, pause)

@@ -1,13 +1,15 @@
 """One queue's handler at work: built when the consumer starts, from the declaration and what the database says."""
 
+import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Thread
 from typing import Any
 
 from sqlqueue.clock import Clock, HostClock
 from sqlqueue.column import Role
 from sqlqueue.consumer.budget import budget_of
+from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Runner, caller
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.health import QueueHealth
@@ -27,6 +29,8 @@ from sqlqueue.settling import Rules
 from sqlqueue.spec import TableSpec
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.words import Words
+
+log = logging.getLogger("sqlqueue")
 
 Call = Callable[[Any, Delivery], Any]
 
@@ -63,6 +67,7 @@ class Subscription:
         self._call = wrap(queue.name, caller(handler))
         self._pump: Pump | None = None
         self._thread: Thread | None = None
+        self._workers: list[Future[None]] = []
         self._hands = Hands(workers=handler.workers, prefetch=handler.prefetch, by_key=handler.by_key)
 
     # -- start ------------------------------------------------------------------------------------------------
@@ -101,14 +106,11 @@ class Subscription:
         self._runner = runner
         self._pump = Pump(
             queue=self.queue.name,
-            strategy=strategy,
+            database=Database(strategy, budget_of(broker.pool), self._clock.now, dialect.classify, handler.lease),
             runner=runner,
             hands=self._hands,
             pace=Pace(handler.poll_interval),
             keeper=Keeper(handler.lease),
-            budget=budget_of(broker.pool),
-            now=self._clock.now,
-            classify=dialect.classify,
             notices=self.notices,
             certain=certain,
         )
@@ -124,14 +126,16 @@ class Subscription:
         watch = getattr(self._clock, "on_change", None)
         if watch is not None:
             watch(self.pump.wake)
-        for _ in range(self.handler.workers):
-            executor.submit(self._work)
+        self._workers = [executor.submit(self._work) for _ in range(self.handler.workers)]
         self._thread = Thread(target=self._run, name=f"sqlqueue-pump {self.queue.name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self.pump.run()
+        except BaseException as error:  # a bug of ours must end the run, not leave it standing still
+            log.critical("queue %s: its pump failed", self.queue.name, exc_info=error)
+            self.pump.fatal = error
         finally:
             for _ in range(self.handler.workers):
                 self._hands.ready.put(None)
@@ -169,6 +173,10 @@ class Subscription:
             return True
         self._thread.join(timeout)
         return not self._thread.is_alive()
+
+    def running(self, timeout: float) -> int:
+        """How many handlers are still at work after `timeout` seconds."""
+        return len(wait(self._workers, timeout).not_done)
 
     def health(self) -> QueueHealth:
         pump = self._pump
