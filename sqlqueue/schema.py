@@ -17,10 +17,13 @@ log = logging.getLogger("sqlqueue")
 SKEW = 0.1
 
 
-def claim_index(dialect: Dialect, spec: TableSpec) -> str | None:
-    """The CREATE INDEX that serves the claim order; None where the primary key serves it."""
-    words = Words(dialect, spec, grouped=False)
-    keys = [words.bare(Role.GROUP)] if spec.has(Role.GROUP) else []
+def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | None:
+    """The CREATE INDEX that serves the claim order, of one group's queue or of the whole table's.
+
+    None where the primary key serves it.
+    """
+    words = Words(dialect, spec, grouped=grouped)
+    keys = [words.bare(Role.GROUP)] if grouped else []
     keys += words.order(bare=True)
     where = [f"{words.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
     if len(keys) == 1 and not where:
@@ -30,7 +33,7 @@ def claim_index(dialect: Dialect, spec: TableSpec) -> str | None:
 
 def ddl_statements(dialect: Dialect, spec: TableSpec, *, notify: bool) -> list[str]:
     """Everything recommended for a table: itself, the index of its claim order, with `notify` the trigger."""
-    index = claim_index(dialect, spec)
+    index = claim_index(dialect, spec, grouped=spec.has(Role.GROUP))
     return [
         *dialect.create_table(spec),
         *([index] if index else []),
@@ -84,9 +87,11 @@ def check_statements(
             ) from error
 
 
-def warn_of_index(dialect: Dialect, connection: Connection, spec: TableSpec, claim: Statement) -> None:
+def warn_of_index(
+    dialect: Dialect, connection: Connection, spec: TableSpec, claim: Statement, *, grouped: bool
+) -> None:
     """Warn where no index serves the claim's order, with the statement that makes one."""
-    index = claim_index(dialect, spec)
+    index = claim_index(dialect, spec, grouped=grouped)
     if index is not None and dialect.lacks_index(connection, claim, spec):
         log.warning(
             "table %r in %s: no index serves the claim order, so each claim reads the whole table; run: %s",

@@ -129,8 +129,10 @@ def _check_names(table: TableSpec) -> None:
         if not spec.name:
             raise DeclarationError(f"table {table.name!r}: field {spec.field!r} has an empty column name")
         for name in (table.name, spec.name):
-            if "\0" in name:
-                raise DeclarationError(f"table {table.name!r}: the name {name!r} holds a NUL character")
+            if not name.isprintable():
+                raise DeclarationError(
+                    f"table {table.name!r}: the name {name!r} holds a character that cannot be printed; rename it"
+                )
         if spec.name in seen:
             raise DeclarationError(
                 f"table {table.name!r}: fields {seen[spec.name]!r} and {spec.field!r} name one column {spec.name!r}"

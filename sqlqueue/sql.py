@@ -1,4 +1,7 @@
-"""SQL reads as SQL: a template becomes a `Statement`. `{braces}` are structure, `:names` are values."""
+"""SQL reads as SQL: a template becomes a `Statement`. `{braces}` are structure, `:names` are values.
+
+Names of tables and columns hold no line breaks (the declaration sees to that), so lines may be indented as they are.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -6,7 +9,7 @@ from typing import Any
 
 import attrs
 
-_STRUCTURE = re.compile(r"\{(\w+)\}")
+_STRUCTURE = re.compile(r"(?P<indent>^[ ]*)?\{(?P<name>\w+)\}", re.MULTILINE)
 
 # What the scanner steps over comes first: comments, literals, quoted identifiers and casts hold no values.
 _VALUE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|::|:([A-Za-z_]\w*)", re.DOTALL)
@@ -45,8 +48,13 @@ class Call:
 
 
 def fill(template: str, fragments: Mapping[str, str]) -> str:
-    """`template` with each `{name}` replaced by its fragment; blank lines that this leaves are dropped."""
-    text = _STRUCTURE.sub(lambda match: fragments[match.group(1)], template)
+    """`template` with each `{name}` replaced by its fragment, indented as it stands; blank lines are dropped."""
+
+    def put(match: re.Match[str]) -> str:
+        indent, fragment = match.group("indent") or "", fragments[match.group("name")]
+        return indent + fragment.replace("\n", "\n" + indent)
+
+    text = _STRUCTURE.sub(put, template)
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 

@@ -85,7 +85,7 @@ RETURNING {id}
 # When the next row falls due that is not due yet, and whether anything is left to fall due.
 LOOK_AHEAD = """
 SELECT min(ahead), EXISTS (SELECT 1 FROM {table} WHERE {unfinished}) FROM (
-{ahead}
+    {ahead}
 ) AS sqlqueue_ahead
 """
 

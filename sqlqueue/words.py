@@ -132,4 +132,5 @@ def also(assignments: Sequence[str]) -> str:
 
 
 def every(conditions: Sequence[str]) -> str:
-    return " AND ".join(conditions) if conditions else "TRUE"
+    """All of these, a line each."""
+    return "\n  AND ".join(conditions) if conditions else "TRUE"

@@ -88,7 +88,7 @@ class Subscription:
             precision=facts[spec.role(Role.LEASE).name].precision,  # type: ignore[union-attr]
         )
         check_statements(dialect, connection, spec, strategy.statements())
-        warn_of_index(dialect, connection, spec, strategy.claim)
+        warn_of_index(dialect, connection, spec, strategy.claim, grouped=self.queue.group is not None)
         warn_of_skew(dialect, connection, spec, self._clock.now(), handler.lease)
         runner = Runner(
             queue=self.queue.name,

@@ -27,7 +27,7 @@ from sqlqueue.words import Words, also
 CLAIM = """
 WITH due AS MATERIALIZED (
     SELECT id FROM (
-{waiting}
+        {waiting}
     ) AS waiting
     LIMIT :limit
 )

@@ -15,13 +15,17 @@ LIMIT {most}
 # Where due rows lie in several ranges of the index, the first of each range are brought into one order.
 MERGED = """
 SELECT id FROM (
-{ranges}
+    {ranges}
 ) AS ranges
 ORDER BY {key_names}
 LIMIT {most}
 """
 
-RANGE = "SELECT * FROM (\n{waiting}\n) AS range_{number}"
+RANGE = """
+SELECT * FROM (
+    {waiting}
+) AS range_{number}
+"""
 
 
 def waiting(words: Words, most: int, *, free: str) -> str:
