@@ -41,7 +41,7 @@ _DEFAULTS = {Role.ATTEMPT: "0", Role.PRIORITY: "0", Role.RUNNING: "0"}
 def create_table(dialect: Dialect, spec: TableSpec) -> tuple[str, ...]:
     """CREATE TABLE IF NOT EXISTS; the claim's index is composed elsewhere."""
     columns = [" ".join([dialect.quote(column.name), *_definition(column)]) for column in spec.columns]
-    return (fill(CREATE_TABLE, {"table": dialect.table(spec), "columns": ",\n  ".join(columns)}),)
+    return (fill(CREATE_TABLE, {"table": dialect.table(spec), "columns": ",\n".join(columns)}),)
 
 
 def create_index(dialect: Dialect, spec: TableSpec, keys: Sequence[str], where: str) -> str:

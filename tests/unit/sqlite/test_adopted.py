@@ -77,21 +77,22 @@ def test_an_insert_begins_a_transaction_where_the_drivers_would(
     assert ids(sqlite_database) == [1]
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3.Connection.autocommit is new in Python 3.12")
-@pytest.mark.parametrize("autocommit", [True, False])
-def test_the_autocommit_attribute_decides(
-    dialect: SQLiteDialect, path: Path, sqlite_database: Database, autocommit: bool
-) -> None:
-    options: Any = {"autocommit": autocommit}
-    driver = sqlite3.connect(path, **options)
-    try:
-        adopted = adopt(dialect, driver)
-        adopted.run([call(INSERT, given=("id",), id=[1, 2], payload=b"")])
-        assert driver.in_transaction is not autocommit
-        assert ids(sqlite_database) == ([1, 2] if autocommit else [])
-        driver.rollback()
-    finally:
-        driver.close()
+if sys.version_info >= (3, 12):  # sqlite3.Connection.autocommit is new there
+
+    @pytest.mark.parametrize("autocommit", [True, False])
+    def test_the_autocommit_attribute_decides(
+        dialect: SQLiteDialect, path: Path, sqlite_database: Database, autocommit: bool
+    ) -> None:
+        options: Any = {"autocommit": autocommit}
+        driver = sqlite3.connect(path, **options)
+        try:
+            adopted = adopt(dialect, driver)
+            adopted.run([call(INSERT, given=("id",), id=[1, 2], payload=b"")])
+            assert driver.in_transaction is not autocommit
+            assert ids(sqlite_database) == ([1, 2] if autocommit else [])
+            driver.rollback()
+        finally:
+            driver.close()
 
 
 def test_reading_begins_nothing(dialect: SQLiteDialect, theirs: sqlite3.Connection) -> None:
