@@ -24,13 +24,14 @@ class Capabilities:
 
     `row_locks`: `FOR UPDATE SKIP LOCKED`. `concurrent_claims`: claims that run together take different rows rather
     than wait for each other. `session_locks`: locks that live as long as a connection. `notifies`: other programs
-    can send a wake-up. `time_precision`: seconds that a moment can be told apart by.
+    can send a wake-up. `watches`: the waker sees every commit. `time_precision`: seconds that a moment can be told apart by.
     """
 
     row_locks: bool
     concurrent_claims: bool
     session_locks: bool
     notifies: bool
+    watches: bool = False
     time_precision: float = 1e-6
 
 

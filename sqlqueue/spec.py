@@ -8,7 +8,7 @@ from uuid import UUID
 
 import attrs
 
-from sqlqueue.clock import ClockSource, DatabaseClock, HostClock
+from sqlqueue.clock import Clock, ClockSource, DatabaseClock, HostClock
 from sqlqueue.column import DEFAULTS, Role
 from sqlqueue.errors import DeclarationError
 
@@ -32,7 +32,13 @@ ROLE_TYPES: dict[Role, tuple[type, ...]] = {
 #: Roles that a row in the making leaves empty, so their columns must take NULL.
 NULLABLE = (Role.LEASE, Role.PROCESSED_AT, Role.ERROR)
 
+#: Roles whose rows can stand in line, one at a time.
+LINES = (Role.GROUP, Role.PARTITION_KEY)
+
 ISOLATION_LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
+
+#: What a field may be called: its name stands for its value in our statements.
+_FIELD = re.compile(r"[^\W\d]\w*")
 
 
 @attrs.frozen(kw_only=True)
@@ -123,21 +129,37 @@ def _check_names(table: TableSpec) -> None:
             f"table name {table.name!r}: give the bare name of one table; a schema goes into schema="
         )
     if table.schema is not None and (not table.schema or "." in table.schema):
-        raise DeclarationError(f"table {table.name!r}: schema {table.schema!r} is not the name of one schema")
-    seen: dict[str, str] = {}
-    for spec in table.columns:
-        if not spec.name:
-            raise DeclarationError(f"table {table.name!r}: field {spec.field!r} has an empty column name")
-        for name in (table.name, spec.name):
-            if not name.isprintable():
-                raise DeclarationError(
-                    f"table {table.name!r}: the name {name!r} holds a character that cannot be printed; rename it"
-                )
-        if spec.name in seen:
+        raise DeclarationError(
+            f"table {table.name!r}: schema={table.schema!r} is not the name of one schema; give its bare name, or leave "
+            "schema= out"
+        )
+    for name in (table.name, table.schema or "", *(spec.name for spec in table.columns)):
+        if not name.isprintable():
             raise DeclarationError(
-                f"table {table.name!r}: fields {seen[spec.name]!r} and {spec.field!r} name one column {spec.name!r}"
+                f"table {table.name!r}: the name {name!r} holds a character that cannot be printed; rename it"
             )
-        seen[spec.name] = spec.field
+    _check_fields(table)
+
+
+def _check_fields(table: TableSpec) -> None:
+    fields: set[str] = set()
+    names: dict[str, str] = {}
+    for spec in table.columns:
+        where = f"table {table.name!r}: field {spec.field!r}"
+        if not _FIELD.fullmatch(spec.field):
+            raise DeclarationError(
+                f"{where} is no identifier; give the column's name as name= and call the field otherwise"
+            )
+        if spec.field in fields:
+            raise DeclarationError(f"{where} is described twice; leave out one of the two")
+        if not spec.name:
+            raise DeclarationError(f"{where} has an empty column name; leave name= out, or give the column's")
+        if spec.name in names:
+            raise DeclarationError(
+                f"{where} and field {names[spec.name]!r} name one column {spec.name!r}; leave out one of the two"
+            )
+        fields.add(spec.field)
+        names[spec.name] = spec.field
 
 
 def _check_type(table: TableSpec, spec: ColumnSpec) -> None:
@@ -147,7 +169,7 @@ def _check_type(table: TableSpec, spec: ColumnSpec) -> None:
         declared = True
     else:
         base = get_origin(spec.type) or spec.type
-        declared = isinstance(base, type) and issubclass(base, allowed)
+        declared = isinstance(base, type) and issubclass(base, allowed) and (base is not bool or bool in allowed)
     if not declared and allowed is not None:
         names = ", ".join(kind.__name__ for kind in allowed)
         raise DeclarationError(
@@ -166,29 +188,55 @@ def _check_table(table: TableSpec) -> None:
     where = f"table {table.name!r}"
     if not table.has(Role.ID):
         raise DeclarationError(f"{where}: no column plays the role 'id'; mark one with column.id()")
-    if isinstance(table.clock, DatabaseClock) and table.has(Role.LEASE):
+    if isinstance(table.clock, type) or not isinstance(table.clock, Clock | DatabaseClock):
         raise DeclarationError(
-            f"{where}: a lease is kept by the host's clock, because each settlement names the expiry that its claim "
-            "wrote; leave out clock=DatabaseClock(), or the lease column"
+            f"{where}: clock={table.clock!r} is no clock; give HostClock(), DatabaseClock(), or an object with a now()"
+        )
+    lease = table.role(Role.LEASE)
+    if isinstance(table.clock, DatabaseClock) and lease is not None:
+        raise DeclarationError(
+            f"{where}: the lease in column {lease.field!r} is kept by the host's clock, because each settlement names "
+            "the expiry that its claim wrote; leave out clock=DatabaseClock(), or the lease column"
         )
     if table.advisory_lock is not None:
         _check_key(table, table.advisory_lock)
-    if table.advisory_lock is not None and table.has(Role.LEASE):
-        raise DeclarationError(f"{where}: a lease column beside advisory_lock=; a row is held by one of them")
-    if table.fifo and table.advisory_lock is not None:
+    if table.advisory_lock is not None and lease is not None:
         raise DeclarationError(
-            f"{where}: fifo=True beside advisory_lock=; put the field into the key instead, "
-            "such as advisory_lock='accounts-{account}'"
-        )
-    if sum(spec.fifo for spec in table.columns) > 1:
-        raise DeclarationError(f"{where}: two columns with fifo=True; a row stands in one line only")
-    if table.fifo and table.has(Role.PRIORITY) and not table.has(Role.ATTEMPT):
-        raise DeclarationError(
-            f"{where}: a FIFO line ordered by priority needs an attempt column, which keeps a row that has begun "
-            "at the head; mark one with column.attempt()"
+            f"{where}: column {lease.field!r} is a lease, and advisory_lock={table.advisory_lock!r} is given; a row is "
+            "held by one of them: leave out the other"
         )
     if table.isolation is not None and table.isolation.upper() not in ISOLATION_LEVELS:
-        raise DeclarationError(f"{where}: isolation {table.isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+        raise DeclarationError(f"{where}: isolation={table.isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
+    _check_fifo(table, [spec for spec in table.columns if spec.fifo])
+
+
+def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
+    if not lines:
+        return
+    line = lines[0]
+    where = f"table {table.name!r}: column {line.field!r} with fifo=True"
+    if line.role not in LINES:
+        raise DeclarationError(f"{where}: only a group or a partition key makes a line; leave fifo=True out")
+    if len(lines) > 1:
+        raise DeclarationError(
+            f"{where} beside column {lines[1].field!r} with fifo=True; a row stands in one line only: leave out one"
+        )
+    if table.advisory_lock is not None:
+        raise DeclarationError(
+            f"{where} beside advisory_lock=; leave fifo=True out and put the field into the key instead, such as "
+            f"advisory_lock='{table.name}-{{{line.field}}}'"
+        )
+    if table.isolation is not None and table.isolation.upper() != ISOLATION_LEVELS[0]:
+        raise DeclarationError(
+            f"{where} beside isolation={table.isolation!r}; a line is kept by looking twice, which takes "
+            f"{ISOLATION_LEVELS[0]}: leave isolation= out"
+        )
+    priority = table.role(Role.PRIORITY)
+    if priority is not None and not table.has(Role.ATTEMPT):
+        raise DeclarationError(
+            f"{where} is ordered by priority (column {priority.field!r}) and needs an attempt column, which keeps a row "
+            "that has begun at the head; mark one with column.attempt()"
+        )
 
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -202,11 +250,11 @@ def key_fields(template: str) -> tuple[str, ...]:
 def _check_key(table: TableSpec, template: str) -> None:
     where = f"table {table.name!r}: advisory_lock={template!r}"
     if set(_BRACES.sub("", template)) & set("{}"):
-        raise DeclarationError(f"{where}: a brace without its partner")
+        raise DeclarationError(f"{where}: a brace without its partner; write a field as {{field}}")
     fields = {spec.field for spec in table.columns}
     for name in key_fields(template):
         if name not in fields:
-            raise DeclarationError(f"{where}: {{{name}}} names no field; the fields are {', '.join(sorted(fields))}")
+            raise DeclarationError(f"{where}: {{{name}}} names no field; name one of {', '.join(sorted(fields))}")
 
 
 def default_of(spec: ColumnSpec) -> Any:

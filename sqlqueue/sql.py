@@ -9,10 +9,11 @@ from typing import Any
 
 import attrs
 
-_STRUCTURE = re.compile(r"(?P<indent>^[ ]*)?\{(?P<name>\w+)\}", re.MULTILINE)
+_STRUCTURE = re.compile(r"\{(\w+)\}")
+_INDENT = re.compile(r" *")
 
 # What the scanner steps over comes first: comments, literals, quoted identifiers and casts hold no values.
-_VALUE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|::|:([A-Za-z_]\w*)", re.DOTALL)
+_VALUE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|::|:([^\W\d]\w*)", re.DOTALL)
 
 
 @attrs.frozen
@@ -51,8 +52,8 @@ def fill(template: str, fragments: Mapping[str, str]) -> str:
     """`template` with each `{name}` replaced by its fragment, indented as it stands; blank lines are dropped."""
 
     def put(match: re.Match[str]) -> str:
-        indent, fragment = match.group("indent") or "", fragments[match.group("name")]
-        return indent + fragment.replace("\n", "\n" + indent)
+        indent = _INDENT.match(template, template.rfind("\n", 0, match.start()) + 1)
+        return fragments[match.group(1)].replace("\n", "\n" + (indent.group() if indent else ""))
 
     text = _STRUCTURE.sub(put, template)
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())

@@ -1,4 +1,4 @@
-"""Every portable statement but the claims: inserting, settling and looking ahead.
+"""Every portable statement but the claims: inserting and settling.
 
 A statement that settles rows takes them as `given` columns, so that one execution settles as many rows as the call
 holds; it returns the ids of the rows that it changed. Whoever is missing there was fenced out. No table has an
@@ -12,7 +12,7 @@ import attrs
 from sqlqueue.column import Role
 from sqlqueue.dialect import Dialect
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Statement, fill
+from sqlqueue.sql import Statement
 from sqlqueue.words import Words, also, every
 
 INSERT = """
@@ -80,17 +80,6 @@ SET {lease} = {given_until}{uncounted}{not_running}
 {from_given}
 WHERE {id} = {given_id} {fence}
 RETURNING {id}
-"""
-
-# When the next row falls due that is not due yet, and whether anything is left to fall due.
-LOOK_AHEAD = """
-SELECT min(ahead), EXISTS (SELECT 1 FROM {table} WHERE {unfinished}) FROM (
-    {ahead}
-) AS sqlqueue_ahead
-"""
-
-AHEAD = """
-SELECT min({value}) AS ahead FROM {table} WHERE {condition}
 """
 
 # Which of the rows whose settlement changed nothing are still there: the others are gone, not lost.
@@ -196,27 +185,6 @@ def _uncounted(words: Words) -> list[str]:
     if not words.spec.has(Role.ATTEMPT):
         return []
     return [f"{words.bare(Role.ATTEMPT)} = {words.column(Role.ATTEMPT)} - 1"]
-
-
-def look_ahead(words: Words) -> Statement:
-    """When the next hidden row falls due: by `retry_after`, else by the lease's end."""
-    role = Role.RETRY_AFTER if words.spec.has(Role.RETRY_AFTER) else Role.LEASE
-    spec = words.spec.role(role)
-    assert spec is not None
-    table = words.dialect.table(words.spec)
-    moment = words.moment(role)
-    ranges = [
-        fill(AHEAD, {"table": table, "value": value, "condition": every([*words.unfinished(), condition])})
-        for value, condition in words.dialect.ahead(moment, spec, words.now(role))
-    ]
-    return words.statement(
-        "look ahead",
-        LOOK_AHEAD,
-        width=2,
-        writes=False,
-        unfinished=every(words.unfinished()),
-        ahead="\nUNION ALL\n".join(ranges),
-    )
 
 
 def unfinished(words: Words) -> Statement:

@@ -3,7 +3,7 @@
 import sys
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -27,11 +27,18 @@ T = TypeVar("T")
 
 
 def _unwrap_optional(annotation: Any) -> tuple[Any, bool]:
+    """A column's type without None and without NewType's names, and whether it may be None."""
     if get_origin(annotation) in (Union, types.UnionType):
         members = [member for member in get_args(annotation) if member is not type(None)]
         optional = len(members) < len(get_args(annotation))
-        return (members[0] if len(members) == 1 else Any), optional
-    return annotation, annotation is Any
+        return (_plain(members[0]) if len(members) == 1 else Any), optional
+    return _plain(annotation), annotation is Any
+
+
+def _plain(annotation: Any) -> Any:
+    while isinstance(annotation, NewType):
+        annotation = annotation.__supertype__
+    return annotation
 
 
 def _column_spec(attribute: "attrs.Attribute[Any]", annotation: Any) -> ColumnSpec:
@@ -88,7 +95,11 @@ def table(
     """
 
     def declare(cls: type[T]) -> type[T]:
-        row_class = attrs.define(cls, kw_only=True, slots=True)
+        try:
+            # Without auto_attribs, one mark without an annotation would drop all fields that have no mark.
+            row_class = attrs.define(cls, kw_only=True, slots=True, auto_attribs=True)
+        except attrs.exceptions.UnannotatedAttributeError as error:
+            raise DeclarationError(f"table {name!r}: {error} Annotate each column with its type") from None
         try:
             annotations = get_type_hints(row_class)
         except NameError as error:

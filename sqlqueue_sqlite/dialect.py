@@ -34,7 +34,7 @@ class SQLiteDialect(Dialect):
 
     name: ClassVar[str] = "sqlite"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        row_locks=False, concurrent_claims=False, session_locks=False, notifies=False
+        row_locks=False, concurrent_claims=False, session_locks=False, notifies=False, watches=True
     )
 
     def __init__(self, location: Location, *, watch_interval: float = WATCH_INTERVAL) -> None:

@@ -47,6 +47,8 @@ class Database:
         now = self.now()
         with self.budget.connection(self.patience) as connection:
             ahead = self.strategy.look_ahead(connection, now)
+        if ahead.passed_over:
+            return ahead, 0.0
         return ahead, None if ahead.due is None else (ahead.due - now).total_seconds()
 
     def unfinished(self, id: Any) -> bool:

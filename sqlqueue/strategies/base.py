@@ -66,11 +66,13 @@ class Ahead:
     """What a queue that has nothing to claim is waiting for.
 
     `due`: when the next hidden row falls due, as far as the table can tell. `hidden`: whether there are
-    unfinished rows at all; where there are none, only a commit can bring work.
+    unfinished rows at all; where there are none, only a commit can bring work. `passed_over`: whether a row is due
+    that the claim did not take, because somebody else has it locked or it was committed just now.
     """
 
     due: datetime | None = None
     hidden: bool = True
+    passed_over: bool = False
 
 
 class Strategy(Protocol):

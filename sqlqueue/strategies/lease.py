@@ -15,7 +15,8 @@ from sqlqueue.dialect import Connection, Row
 from sqlqueue.moments import readable, round_up
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
-from sqlqueue.statements import Settlements, look_ahead, present, unfinished
+from sqlqueue.statements import Settlements, present, unfinished
+from sqlqueue.strategies.ahead import look_ahead
 from sqlqueue.strategies.base import Ahead, Claim, Move, Settlement, Turned
 from sqlqueue.strategies.waiting import waiting
 from sqlqueue.words import Words, also
@@ -117,7 +118,7 @@ class Lease:
         lease = spec.role(Role.LEASE)
         assert lease is not None
         self._extend = words.settlement("extend", EXTEND, {"id": spec.id, "token": lease}, lease=words.bare(Role.LEASE))
-        self._ahead = look_ahead(words)
+        self._ahead = look_ahead(words, free=_free(words))
         self._present = present(words)
         self._unfinished = unfinished(words)
         self._encode_lease = words.encoder(Role.LEASE)
@@ -179,7 +180,7 @@ class Lease:
 
     def look_ahead(self, connection: Connection, now: datetime) -> Ahead:
         ((row,),) = connection.run([Call(self._ahead, self._moments(now))])
-        return Ahead(due=readable(self._decode_ahead, row[0]), hidden=bool(row[1]))
+        return Ahead(due=readable(self._decode_ahead, row[0]), hidden=bool(row[1]), passed_over=bool(row[2]))
 
     def unfinished(self, connection: Connection, id: Any) -> bool:
         return bool(connection.run([Call(self._unfinished, {"id": id, "group": self._group})])[0])

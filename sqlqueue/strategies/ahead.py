@@ -1,0 +1,95 @@
+"""Wake: what a queue that has nothing to claim waits for. Every part is served by the claim's own index."""
+
+from sqlqueue.column import Role
+from sqlqueue.sql import Statement, fill
+from sqlqueue.words import Words, every
+
+LOOK_AHEAD = """
+SELECT {due} AS due, {hidden} AS hidden, {passed_over} AS passed_over
+"""
+
+# When the next row falls due by `retry_after`. The first of each range of the index, for `min` would read all of a
+# range whose values are converted. Leases have no index: a consumer knows its own, and finds others' by polling.
+DUE = """
+(
+    SELECT min(ahead) FROM (
+        {ranges}
+    ) AS ranges
+)
+"""
+
+AHEAD = """
+SELECT ahead FROM (
+    SELECT {value} AS ahead FROM {table}
+    WHERE {condition}
+    ORDER BY {moment}
+    LIMIT 1
+) AS range_{number}
+"""
+
+# Whether there is such a row. Not EXISTS, which leaves out the order and then may read a table full of dead rows.
+ANY = """
+(
+    SELECT {id} FROM {table}
+    WHERE {condition}
+    ORDER BY {claim_order}
+    LIMIT 1
+) IS NOT NULL
+"""
+
+
+def look_ahead(words: Words, *, free: str) -> Statement:
+    """A row of three: when the next row falls due or NULL, whether unfinished rows are left, whether one is due
+    that a claim passed over. `free`: the strategy's condition for rows in nobody's hands."""
+    capabilities = words.dialect.capabilities
+    return words.statement(
+        "look ahead",
+        LOOK_AHEAD,
+        width=3,
+        writes=False,
+        due=_due(words) if words.spec.has(Role.RETRY_AFTER) else "NULL",
+        # Where commits may escape the waker the queue is polled in any case.
+        hidden=_any(words, words.unfinished()) if capabilities.watches else "TRUE",
+        # Without row locks nothing is passed over.
+        passed_over=_any(words, [*_waiting(words), free]) if capabilities.row_locks else "FALSE",
+    )
+
+
+def _due(words: Words) -> str:
+    spec = words.spec.role(Role.RETRY_AFTER)
+    assert spec is not None
+    moment = words.moment(Role.RETRY_AFTER)
+    ranges = [
+        fill(
+            AHEAD,
+            {
+                "table": words.dialect.table(words.spec),
+                "value": value,
+                "condition": every([*words.unfinished(), condition]),
+                "moment": moment,
+                "number": str(number),
+            },
+        )
+        for number, (value, condition) in enumerate(words.dialect.ahead(moment, spec, words.now(Role.RETRY_AFTER)))
+    ]
+    return fill(DUE, {"ranges": "\nUNION ALL\n".join(ranges)})
+
+
+def _waiting(words: Words) -> list[str]:
+    spec = words.spec.role(Role.RETRY_AFTER)
+    if spec is None:
+        return words.unfinished()
+    due = words.dialect.due(words.moment(Role.RETRY_AFTER), spec, words.now(Role.RETRY_AFTER))
+    return [*words.unfinished(), f"({' OR '.join(due)})" if len(due) > 1 else due[0]]
+
+
+def _any(words: Words, conditions: list[str]) -> str:
+    return fill(
+        ANY,
+        {
+            "id": words.column(Role.ID),
+            "table": words.dialect.table(words.spec),
+            "condition": every(conditions),
+            "claim_order": ", ".join(words.order()),
+        },
+    )

@@ -1,0 +1,105 @@
+"""The tables of the suite: rows are written by us and, in plain SQL, by other programs."""
+
+from datetime import datetime
+
+from sqlqueue import column
+from sqlqueue.table import table
+
+
+@table("jobs")
+class Job:
+    """The least that is served: acknowledged rows are deleted, a retried one is hidden by its lease."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()
+
+
+@table("counted_jobs")
+class CountedJob:
+    """Counts attempts, hides rows until they are due, and has no place to park one."""
+
+    id: int = column.id(generated=True)
+    due_at: datetime | None = column.retry_after()
+    attempt: int = column.attempt()
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()
+
+
+@table("kept_jobs")
+class KeptJob:
+    """Keeps what is done, and parks what failed."""
+
+    id: int = column.id(generated=True)
+    due_at: datetime | None = column.retry_after()
+    attempt: int | None = column.attempt()
+    done_at: datetime | None = column.processed_at()
+    locked_until: datetime | None = column.lease()
+    headers: dict[str, str] | None = column.headers()
+    payload: str | None = column.payload()
+    error: str | None = column.error()
+
+
+@table("ranked_jobs")
+class RankedJob:
+    """A claim order of all three: priority, due time, id."""
+
+    id: int = column.id(generated=True)
+    priority: int = column.priority()
+    due_at: datetime | None = column.retry_after()
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()
+
+
+@table("keyed_jobs")
+class KeyedJob:
+    """Rows that may keep their order by a key."""
+
+    id: int = column.id(generated=True)
+    account: str | None = column.partition_key()
+    due_at: datetime | None = column.retry_after()
+    attempt: int = column.attempt()
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()
+
+
+@table("raw_jobs")
+class RawJob:
+    """Bytes, as they are."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    headers: dict[str, str] | None = column.headers()
+    payload: bytes | None = column.payload()
+    error: str | None = column.error()
+
+
+@table("orders")
+class Order:
+    """Row mode: the handler takes the row itself."""
+
+    id: int = column.id(generated=True)
+    attempt: int = column.attempt()
+    locked_until: datetime | None = column.lease()
+    placed_at: datetime
+    number: str
+    note: str | None = None
+    error: str | None = column.error()
+
+
+@table("full_jobs")
+class FullJob:
+    """Every role that the lease serves."""
+
+    id: int = column.id(generated=True)
+    queue_name: str = column.group()
+    priority: int = column.priority()
+    account: str | None = column.partition_key()
+    due_at: datetime | None = column.retry_after()
+    attempt: int = column.attempt()
+    done_at: datetime | None = column.processed_at()
+    locked_until: datetime | None = column.lease()
+    headers: dict[str, str] | None = column.headers()
+    payload: str = column.payload()
+    error: str | None = column.error()
+    is_running: bool = column.running()
