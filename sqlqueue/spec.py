@@ -130,8 +130,8 @@ def _check_names(table: TableSpec) -> None:
         )
     if table.schema is not None and (not table.schema or "." in table.schema):
         raise DeclarationError(
-            f"table {table.name!r}: schema={table.schema!r} is not the name of one schema; give its bare name, or leave "
-            "schema= out"
+            f"table {table.name!r}: schema={table.schema!r} is not the name of one schema; give its bare name, or "
+            "leave schema= out"
         )
     for name in (table.name, table.schema or "", *(spec.name for spec in table.columns)):
         if not name.isprintable():
@@ -234,8 +234,8 @@ def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
     priority = table.role(Role.PRIORITY)
     if priority is not None and not table.has(Role.ATTEMPT):
         raise DeclarationError(
-            f"{where} is ordered by priority (column {priority.field!r}) and needs an attempt column, which keeps a row "
-            "that has begun at the head; mark one with column.attempt()"
+            f"{where} is ordered by priority (column {priority.field!r}) and needs an attempt column, which keeps a "
+            "row that has begun at the head; mark one with column.attempt()"
         )
 
 
