@@ -13,6 +13,7 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
+from sqlqueue.consumer.ending import drain, next_end
 from sqlqueue.consumer.health import Health
 from sqlqueue.consumer.lifecycle import Lifecycle, State
 from sqlqueue.consumer.signals import Signals
@@ -31,12 +32,6 @@ STOP_WORKER = "stop_worker"
 
 #: Seconds between two looks at whether all queues are idle.
 IDLE_CHECK = 0.005
-
-#: Seconds in which a worker that has nothing more to do ends.
-GRACE = 0.2
-
-#: Seconds that giving rows back may take when the handlers are not waited for any more.
-LAST_TURN = 5.0
 
 
 @attrs.frozen(kw_only=True)
@@ -149,7 +144,7 @@ class Consumer:
                 self.start()
             except StoppedEarly:
                 return
-            self._error = self._ends.get()
+            self._error = next_end(self._ends)
             stopped = self.stop()
             if self._error is not None and not stopped.abandoned:
                 raise self._error
@@ -260,18 +255,9 @@ class Consumer:
             return True
 
     def _drain(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.stop()
-        deadline = monotonic() + self._drain_timeout
-        ended = [one.join(max(0.0, deadline - monotonic())) for one in self._subscriptions]
-        if not all(ended):
-            for subscription in self._subscriptions:
-                subscription.give_up()
-            for subscription in self._subscriptions:
-                subscription.join(LAST_TURN)
+        self._abandoned = drain(self._subscriptions, self._drain_timeout, self._signals.hurried)
         self._close_waker()
         self._broker.unlisten(self._hint)
-        self._abandoned = sum(one.running(max(GRACE, deadline - monotonic())) for one in self._subscriptions)
         assert self._executor is not None
         self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
 

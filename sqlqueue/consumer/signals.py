@@ -20,6 +20,10 @@ class Signals:
     def __init__(self) -> None:
         self.received: list[int] = []
 
+    def hurried(self) -> bool:
+        """Whether a second signal came."""
+        return len(self.received) > 1
+
     @contextmanager
     def installed(self, *, on_first: Callable[[], None], on_second: Callable[[], None]) -> Iterator[None]:
         """Handle the signals inside the block and put the handlers that were there before back after it."""
