@@ -121,6 +121,7 @@ class Consumer:
         with self._lock:  # one stop at a time; a second caller waits and finds it done
             if self._lifecycle.state is State.RUNNING:
                 self._lifecycle.move(State.STOPPING)
+                log.info("stopping; waiting up to %g s for handlers at work", self._drain_timeout)
                 self._drain()
                 self._lifecycle.move(State.STOPPED)
             return Stopped(
