@@ -24,7 +24,8 @@ class Capabilities:
 
     `row_locks`: `FOR UPDATE SKIP LOCKED`. `concurrent_claims`: claims that run together take different rows rather
     than wait for each other. `session_locks`: locks that live as long as a connection. `notifies`: other programs
-    can send a wake-up. `watches`: the waker sees every commit. `time_precision`: seconds that a moment can be told apart by.
+    can send a wake-up. `watches`: the waker sees every commit. `dead_rows`: deleted rows stay in the indexes for a
+    while. `time_precision`: seconds that a moment can be told apart by.
     """
 
     row_locks: bool
@@ -32,6 +33,7 @@ class Capabilities:
     session_locks: bool
     notifies: bool
     watches: bool = False
+    dead_rows: bool = False
     time_precision: float = 1e-6
 
 

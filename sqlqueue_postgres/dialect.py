@@ -48,7 +48,7 @@ class PostgresDialect(Dialect):
 
     name: ClassVar[str] = "PostgreSQL"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        row_locks=True, concurrent_claims=True, session_locks=True, notifies=True, time_precision=1e-6
+        row_locks=True, concurrent_claims=True, session_locks=True, notifies=True, dead_rows=True, time_precision=1e-6
     )
     # Not against those who only insert rows that refer to this one.
     skip_locked: ClassVar[str] = "FOR NO KEY UPDATE SKIP LOCKED"

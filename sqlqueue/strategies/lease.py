@@ -18,7 +18,8 @@ from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import Settlements, present, unfinished
 from sqlqueue.strategies.ahead import look_ahead
 from sqlqueue.strategies.base import Ahead, Claim, Move, Settlement, Turned
-from sqlqueue.strategies.waiting import waiting
+from sqlqueue.strategies.bookmark import Bookmark
+from sqlqueue.strategies.waiting import onward, waiting
 from sqlqueue.words import Words, also
 
 # Rows are locked first, in claim order and passing over those that others have locked, and then updated: a bare
@@ -60,7 +61,7 @@ def _free(words: Words) -> str:
     return f"({lease} IS NULL OR {words.dialect.ended(lease, spec, words.now(Role.LEASE))})"
 
 
-def _claim(words: Words, returned: Sequence[ColumnSpec], most: int, capped: bool) -> Statement:
+def _claim(words: Words, returned: Sequence[ColumnSpec], most: int, *, capped: bool, goes_on: bool) -> Statement:
     counted = []
     if words.spec.has(Role.ATTEMPT):
         count = COUNT_AFRESH if capped and words.spec.has(Role.ERROR) else COUNT
@@ -68,10 +69,10 @@ def _claim(words: Words, returned: Sequence[ColumnSpec], most: int, capped: bool
         counted = [f"{words.bare(Role.ATTEMPT)} = {text}"]
     running = [f"{words.bare(Role.RUNNING)} = TRUE"] if words.spec.has(Role.RUNNING) else []
     return words.statement(
-        "claim by lease",
+        "claim by lease, onward" if goes_on else "claim by lease",
         CLAIM,
         width=len(returned),
-        waiting=waiting(words, most, free=_free(words)),
+        waiting=waiting(words, most, _free(words), *([onward(words)] if goes_on else [])),
         lease=words.bare(Role.LEASE),
         counted=also(counted),
         running=also(running),
@@ -113,7 +114,12 @@ class Lease:
         self._lease = timedelta(seconds=seconds)
         self._precision = precision
         self._cap, self._group = cap, group
-        self.claim = _claim(words, self.returned, most, cap is not None)
+        self.claim = _claim(words, self.returned, most, capped=cap is not None, goes_on=False)
+        self._onward: Statement | None = None
+        if words.dialect.capabilities.dead_rows and not spec.has(Role.PRIORITY):
+            self._onward = _claim(words, self.returned, most, capped=cap is not None, goes_on=True)
+        self._bookmark = Bookmark()
+        self._due_at = _positions(self.returned, Role.RETRY_AFTER).get(Role.RETRY_AFTER)
         self._settle = Settlements.by_lease(words)
         lease = spec.role(Role.LEASE)
         assert lease is not None
@@ -135,6 +141,7 @@ class Lease:
         settle = self._settle
         every_one = (
             self.claim,
+            self._onward,
             settle.finish,
             settle.retry,
             settle.park,
@@ -153,19 +160,46 @@ class Lease:
         settling = self._calls(settlements, values, now)
         calls = [call for call, _ in settling]
         expires = self._expiry(now)
-        token = values["expires"] = self._encode_lease(expires)
-        values["limit"] = limit
+        position = None
         if limit:
-            calls.append(Call(self.claim, values))
+            position = None if self._onward is None else self._bookmark.position(now)
+            calls.append(self._claim_call(values, expires, limit, position))
         if not calls:
             return Turned()
         results = connection.run(calls, durable=bool(settlements))
-        claims = self._claims(results[-1], token, expires) if limit else ()
-        late = [claim for (_, held), rows in zip(settling, results, strict=False) for claim in _missing(held, rows)]
+        rows: Sequence[Row] = ()
+        if limit:
+            rows = results.pop()
+            if position is not None and len(rows) < limit:
+                # The end of the backlog: what is left stands before the bookmark.
+                (more,) = connection.run([self._claim_call(values, expires, limit - len(rows), None)], durable=False)
+                rows, position = [*rows, *more], None
+            rows = self._in_order(rows, limit, position is None, now)
+        claims = self._claims(rows, expires)
+        late = [claim for (_, held), done in zip(settling, results, strict=True) for claim in _missing(held, done)]
         if not late:
             return Turned(claims=claims)
         gone = [claim for claim in late if not connection.run([Call(self._present, {"id": claim.id})])[0]]
         return Turned(claims=claims, lost=[claim for claim in late if claim not in gone], gone=gone)
+
+    def _claim_call(
+        self, values: dict[str, Any], expires: datetime, limit: int, position: tuple[Any, ...] | None
+    ) -> Call:
+        values = {**values, "expires": self._encode_lease(expires), "limit": limit}
+        if position is None or self._onward is None:
+            return Call(self.claim, values)
+        values["from_retry_after"], values["from_id"] = position
+        return Call(self._onward, values)
+
+    def _in_order(self, rows: Sequence[Row], limit: int, swept: bool, now: datetime) -> Sequence[Row]:
+        """The claimed rows in claim order; the bookmark is put to the first."""
+        if len(rows) > 1:
+            rows = sorted(rows, key=self._order)
+        first = None
+        if rows:
+            first = (None if self._due_at is None else rows[0][self._due_at], rows[0][self._id_at])
+        self._bookmark.claimed(first, full=len(rows) >= limit, swept=swept, now=now)
+        return rows
 
     def extend(self, connection: Connection, claims: Sequence[Claim], now: datetime) -> Sequence[Claim]:
         expires = self._expiry(now)
@@ -234,9 +268,8 @@ class Lease:
     def _until(self, due: datetime | None) -> Any:
         return None if due is None else self._encode_lease(round_up(due, self._precision))
 
-    def _claims(self, rows: Sequence[Row], token: Any, expires: datetime) -> list[Claim]:
-        if len(rows) > 1:
-            rows = sorted(rows, key=self._order)
+    def _claims(self, rows: Sequence[Row], expires: datetime) -> list[Claim]:
+        token = self._encode_lease(expires) if rows else None
         id_at, attempt_at, width = self._id_at, self._attempt_at, self._width
         return [
             Claim(row[id_at], token, expires, None if attempt_at is None else int(row[attempt_at]), row[:width])

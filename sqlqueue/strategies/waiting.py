@@ -28,8 +28,18 @@ SELECT * FROM (
 """
 
 
-def waiting(words: Words, most: int, *, free: str) -> str:
-    """The first `most` rows, in claim order, that are due and `free` (a condition of the strategy's)."""
+def onward(words: Words) -> str:
+    """The condition that a row stands at the bookmark or behind it, in claim order."""
+    keys, values = words.order(), [":from_id"]
+    due = words.spec.role(Role.RETRY_AFTER)
+    if due is not None:
+        value = ":from_retry_after"
+        values.insert(0, f"COALESCE({value}, {words.dialect.earliest(due)})" if due.optional else value)
+    return f"({', '.join(keys)}) >= ({', '.join(values)})"
+
+
+def waiting(words: Words, most: int, *conditions: str) -> str:
+    """The first `most` rows, in claim order, that are due and meet the strategy's `conditions`."""
     due_spec = words.spec.role(Role.RETRY_AFTER)
     ranges: tuple[str | None, ...] = (None,)
     if due_spec is not None:
@@ -44,7 +54,7 @@ def waiting(words: Words, most: int, *, free: str) -> str:
                 "table": words.dialect.table(words.spec),
                 "id": words.column(Role.ID),
                 "keys": also([f"{key} AS {name}" for key, name in zip(order, names, strict=False)]) if merge else "",
-                "claimable": every([*words.unfinished(), *([condition] if condition else []), free]),
+                "claimable": every([*words.unfinished(), *([condition] if condition else []), *conditions]),
                 "claim_order": ", ".join(order),
                 "most": str(most),
                 "skip_locked": words.dialect.skip_locked,
