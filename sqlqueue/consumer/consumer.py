@@ -20,7 +20,7 @@ from sqlqueue.consumer.signals import Signals
 from sqlqueue.consumer.starting import StoppedEarly, wait_for_server
 from sqlqueue.consumer.subscription import Call, Subscription
 from sqlqueue.dialect import Hint, Waker
-from sqlqueue.errors import DeclarationError
+from sqlqueue.errors import DeclarationError, SQLQueueError
 from sqlqueue.observer import Observer
 from sqlqueue.plugins import manager
 from sqlqueue.queue import Queue
@@ -30,8 +30,8 @@ log = logging.getLogger("sqlqueue")
 #: The payload of a notification that asks every consumer of the table to stop gracefully.
 STOP_WORKER = "stop_worker"
 
-#: Seconds between two looks at whether all queues are idle.
-IDLE_CHECK = 0.005
+#: Among what may end a run, says that a queue went idle: all may be.
+WENT_IDLE = SQLQueueError("a queue went idle")
 
 
 @attrs.frozen(kw_only=True)
@@ -159,6 +159,8 @@ class Consumer:
         """
         deadline = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         self.start()
+        for subscription in self._subscriptions:
+            subscription.pump.on_idle = lambda: self._ends.put(WENT_IDLE)
         idle = self._wait_idle(deadline)
         stopped = self.stop()
         if self._error is not None:
@@ -243,17 +245,19 @@ class Consumer:
     # -- stop -------------------------------------------------------------------------------------------------
 
     def _wait_idle(self, deadline: float | None) -> bool:
-        """Whether all queues went idle before the deadline and nothing else ended the run."""
-        while True:
-            if all(one.pump.idle for one in self._subscriptions):
-                return True
-            if deadline is not None and monotonic() > deadline:
+        """Whether all queues went idle before the deadline, or something else ended the run."""
+        while not all(one.pump.idle for one in self._subscriptions):
+            left = None if deadline is None else deadline - monotonic()
+            if left is not None and left <= 0:
                 return False
             try:
-                self._error = self._ends.get(timeout=IDLE_CHECK)
+                end = self._ends.get(timeout=left)
             except Empty:
                 continue
-            return True
+            if end is not WENT_IDLE:
+                self._error = end
+                return True
+        return True
 
     def _drain(self) -> None:
         self._abandoned = drain(self._subscriptions, self._drain_timeout, self._signals.hurried)

@@ -51,6 +51,7 @@ class Pump:
         self.ledger = Ledger(queue, hands, notices)
         self.outage = Outage(queue)
         self.fatal: BaseException | None = None
+        self.on_idle: Callable[[], None] | None = None
         self._singly = Singly(queue, database, self.ledger, runner.rules, self._post)
 
     # -- from other threads -----------------------------------------------------------------------------------
@@ -109,6 +110,8 @@ class Pump:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - the loop's edge: whatever went wrong is classified
             self._trouble(error)
+        if self.on_idle is not None and self.idle:
+            self.on_idle()
         return not self._done
 
     @property
