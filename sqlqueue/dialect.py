@@ -90,9 +90,18 @@ class Connection(Protocol):
         ...
 
     def insert_many(
-        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
     ) -> int:
-        """Insert all rows (values in the order of `columns`) or none, the fastest way; how many."""
+        """Insert all rows (values in the order of `columns`) or none, the fastest way; how many.
+
+        Where there were any, the calls of `then` follow in the same transaction.
+        """
         ...
 
 

@@ -95,10 +95,8 @@ class Queue:
         return count
 
     def _insert_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> int:
-        count = connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows)
-        for call in self.broker.notifications(self) if count else ():
-            connection.run([call])
-        return count
+        told = self.broker.notifications(self)
+        return connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows, then=told)
 
     def _open(self) -> None:
         if self.broker.closed:

@@ -68,11 +68,17 @@ class OwnConnection:
         return fused.split(rows, len(calls))
 
     def insert_many(
-        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
     ) -> int:
         with self.driver.transaction():
             execute(self.driver, LIMIT_TIME, (NO_LIMIT,))  # it takes as long as the rows take to come
-            return _copy(self.driver, table, columns, rows)
+            return _copy(self.driver, table, columns, rows, then)
 
 
 @attrs.frozen
@@ -92,12 +98,18 @@ class LentConnection:
             roll_back(self.driver)
 
     def insert_many(
-        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
     ) -> int:
         try:
             execute(self.driver, BEGIN)
             execute(self.driver, LIMIT_TIME, (NO_LIMIT,))
-            count = _copy(self.driver, table, columns, rows)
+            count = _copy(self.driver, table, columns, rows, then)
             execute(self.driver, COMMIT)
         finally:
             roll_back(self.driver)
@@ -115,14 +127,22 @@ class AdoptedConnection:
             return [_execute_call(self.driver, call) for call in calls]
 
     def insert_many(
-        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
     ) -> int:
         with self._as_one(True):
             if self.driver.pgconn.pipeline_status == PipelineStatus.OFF:
-                return _copy(self.driver, table, columns, rows)
-            return self._insert_each(insert, columns, rows)
+                return _copy(self.driver, table, columns, rows, then)
+            return self._insert_each(insert, columns, rows, then)
 
-    def _insert_each(self, insert: Statement, columns: Sequence[ColumnSpec], rows: Iterable[Row]) -> int:
+    def _insert_each(
+        self, insert: Statement, columns: Sequence[ColumnSpec], rows: Iterable[Row], then: Sequence[Call]
+    ) -> int:
         """One statement a row: the protocol has no COPY within the caller's pipeline."""
         fields = [column.field for column in columns]
         count = 0
@@ -130,6 +150,8 @@ class AdoptedConnection:
             values = insert.bind(dict(zip(fields, row, strict=True)))
             Cursor(self.driver).execute(insert.text.encode(), values, binary=True)
             count += 1
+        for call in then if count else ():
+            _execute_call(self.driver, call)
         return count
 
     def _as_one(self, several: bool) -> AbstractContextManager[Any]:
@@ -166,12 +188,16 @@ def _together(
     return [cursor.fetchall() if call.statement.width else [] for cursor, call in zip(cursors, calls, strict=True)]
 
 
-def _copy(driver: Driver, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]) -> int:
+def _copy(
+    driver: Driver, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row], then: Sequence[Call]
+) -> int:
     names = ", ".join(quote(column.name) for column in columns)
     cursor = Cursor(driver)
     with cursor.copy(fill(COPY, {"table": table_name(table), "columns": names}).encode()) as copy:
         for row in rows:
             copy.write_row(row)
+    for call in then if cursor.rowcount else ():
+        _execute_call(driver, call)
     return cursor.rowcount
 
 

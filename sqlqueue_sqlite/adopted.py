@@ -44,11 +44,17 @@ class AdoptedConnection:
             return self._join(cursor, work, writes=writes, atomic=is_one_execution(calls))
 
     def insert_many(
-        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
     ) -> int:
         """Insert all rows, encoded and in the order of the insert's parameters, or none."""
         with self._cursor() as cursor:
-            return self._join(cursor, partial(insert_all, cursor, insert, list(rows)), writes=True, atomic=False)
+            return self._join(cursor, partial(insert_all, cursor, insert, list(rows), then), writes=True, atomic=False)
 
     @contextmanager
     def _cursor(self) -> Iterator[sqlite3.Cursor]:

@@ -54,11 +54,17 @@ class PooledConnection:
         return self._try(partial(self._transaction, "BEGIN", work), Patience(self._seconds))
 
     def insert_many(
-        self, insert: Statement, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
     ) -> int:
         """Insert all rows, encoded and in the order of the insert's parameters, or none."""
         # A list: whoever makes the rows may take his time, and would hold the write lock meanwhile.
-        return self._write(partial(insert_all, self._cursor, insert, list(rows)), durable=True)
+        return self._write(partial(insert_all, self._cursor, insert, list(rows), then), durable=True)
 
     def restore(self) -> bool:
         """Make the connection as it came, whatever its borrower did; False where it cannot be lent again."""

@@ -93,10 +93,13 @@ def is_one_execution(calls: Sequence[Call]) -> bool:
     return len(calls) == 1 and not calls[0].statement.given
 
 
-def insert_all(cursor: sqlite3.Cursor, insert: Statement, rows: Sequence[Row]) -> int:
-    """Execute an insert for each row (values in the order of its parameters); how many rows are new."""
+def insert_all(cursor: sqlite3.Cursor, insert: Statement, rows: Sequence[Row], then: Sequence[Call] = ()) -> int:
+    """Execute an insert for each row (values in the order of its parameters), then the calls; how many rows are new."""
     prepared = prepare(insert)
     if prepared.names != insert.parameters:  # a value stands in several places
         rows = [prepared.pick(dict(zip(insert.parameters, row, strict=True))) for row in rows]
     cursor.executemany(prepared.text, rows)
-    return cursor.rowcount
+    count = cursor.rowcount
+    if count:
+        execute_all(cursor, then)
+    return count
