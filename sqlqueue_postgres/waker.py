@@ -19,8 +19,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.1  # seconds
 LONGEST_PAUSE = 30.0  # seconds, while there is no listening at all
-LONGEST_AFTER_LISTENING = 0.5  # seconds: the server is there, and a new row should run within two
-STEADY = 10.0  # seconds after which a listener's end is not the same trouble as before
+LONGEST_AFTER_LISTENING = 0.5  # seconds: the server was there just now, and a new row should run within two
+FEW = 3  # failures that make that pause
+STEADY = 10.0  # seconds: a listener that ends later is another trouble; for so long after its end it counts as just now
 LENDING_WITHIN = 1.0  # seconds that the user's pool may take; `stop` waits for it
 LOG_EVERY = 60.0  # seconds between two reports of trouble
 
@@ -44,6 +45,7 @@ class PostgresWaker:
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
     _failures: int = attrs.field(default=0, init=False)
     _listening_since: float | None = attrs.field(default=None, init=False)
+    _listened_at: float | None = attrs.field(default=None, init=False)
     _reported_at: float | None = attrs.field(default=None, init=False)
     _out: bool = attrs.field(default=False, init=False)
 
@@ -78,15 +80,22 @@ class PostgresWaker:
             return False
         except Exception as error:  # noqa: BLE001 - the loop's edge: no trouble ends the thread
             self._report(error)
-        since, self._listening_since = self._listening_since, None
-        if since is not None and monotonic() - since > STEADY:
-            self._failures = 0
         try:
-            bell.wait(None, 0, monotonic() + pause(self._failures, listened=since is not None))
+            bell.wait(None, 0, monotonic() + self._pause(monotonic()))
         except Stopped:
             return False
         self._failures += 1
         return True
+
+    def _pause(self, now: float) -> float:
+        since, self._listening_since = self._listening_since, None
+        if since is not None:
+            self._listened_at = now
+            self._failures = 0 if now - since > STEADY else self._failures
+        listened = self._listened_at is not None and now - self._listened_at < STEADY
+        if listened:  # the failures of a server that comes and goes do not add up
+            self._failures = min(self._failures, FEW)
+        return pause(self._failures, listened=listened)
 
     def _serve(self, bell: Bell) -> None:
         with self._connected(bell) as (pgconn, encoding):
