@@ -11,7 +11,7 @@ from sqlqueue.codec import Codec, JsonCodec
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import lease_seconds, poll_seconds, whole
+from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
 from sqlqueue.plugins import dialect_for, manager
 from sqlqueue.queue import Queue
 from sqlqueue.schema import ddl_statements
@@ -52,7 +52,8 @@ class Broker:
         self.notify = notify
         self.codec: Codec = codec or JsonCodec()
         self._settings = PoolSettings(
-            size=whole(pool_size, "pool_size", 1), statement_timeout=poll_seconds(statement_timeout)
+            size=whole(pool_size, "pool_size", 1),
+            statement_timeout=some_seconds(statement_timeout, "statement_timeout", "would let nothing run"),
         )
         self.dialect: Dialect = dialect_for(source)
         self.closed = False

@@ -1,5 +1,6 @@
 """Where *now* comes from: the host's clock, the database's, or the user's own."""
 
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import Protocol, runtime_checkable
 
@@ -9,6 +10,9 @@ UTC = timezone.utc
 
 #: Seconds as a number, or a timedelta.
 Duration = float | timedelta
+
+#: The longest duration, in seconds, as a float holds it.
+LONGEST = sys.float_info.max
 
 
 @runtime_checkable
@@ -43,8 +47,8 @@ def seconds(duration: Duration, what: str = "a duration") -> float:
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{what} is {duration!r}; give seconds as a number, or a timedelta")
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{what} is {duration!r}; give seconds from 0 up")
+    if not 0 <= value <= LONGEST:
+        raise ValueError(f"{what} is {duration!r:.60}; give seconds from 0 up")
     return float(value)
 
 
@@ -65,4 +69,7 @@ def utc(moment: datetime, what: str = "a moment") -> datetime:
             f"{what} is {moment!r}, which names no time zone; give an aware datetime, such as "
             "datetime.now(timezone.utc)"
         )
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{what} is {moment!r}, which lies outside of the years 1 to 9999 in UTC") from None

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import attrs
 
-from sqlqueue.clock import seconds
+from sqlqueue.clock import HostClock, later, seconds
 from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError, Unsupported
@@ -48,6 +48,7 @@ def whole(value: Any, what: str, least: int) -> int:
 def lease_seconds(value: Any) -> float:
     try:
         lease = seconds(value, "lease")
+        later(HostClock().now(), lease, "lease")
     except ValueError as error:
         raise DeclarationError(str(error)) from None
     if lease < SHORTEST_LEASE:
@@ -56,13 +57,18 @@ def lease_seconds(value: Any) -> float:
 
 
 def poll_seconds(value: Any) -> float:
+    return some_seconds(value, "poll_interval", "would claim without pause")
+
+
+def some_seconds(value: Any, what: str, effect: str) -> float:
+    """Seconds above 0; `effect` is what 0 would do."""
     try:
-        interval = seconds(value, "poll_interval")
+        taken = seconds(value, what)
     except ValueError as error:
         raise DeclarationError(str(error)) from None
-    if not interval:
-        raise DeclarationError("poll_interval is 0, which would claim without pause; give seconds above 0")
-    return interval
+    if not taken:
+        raise DeclarationError(f"{what} is 0, which {effect}; give seconds above 0")
+    return taken
 
 
 def refuse_unserved(**options: Any) -> None:
@@ -103,36 +109,39 @@ def make_handler(
         by_key=by_key,
         prefetch=whole(prefetch, f"{where}: prefetch", 0),
         max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
-        retry=DEFAULT_RETRY if retry is attrs.NOTHING else policy(retry),
-        on_decode_error=NoRetry() if on_decode_error is attrs.NOTHING else policy(on_decode_error),
+        retry=_policy(retry, DEFAULT_RETRY, f"{where}: retry"),
+        on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
         lease=lease_seconds(lease),
         poll_interval=poll_seconds(poll_interval),
     )
+
+
+def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
+    try:
+        return default if given is attrs.NOTHING else policy(given)
+    except ValueError as error:
+        raise DeclarationError(f"{what}={given!r}: {error}") from None
 
 
 def _signature(function: Callable[..., Any], where: str) -> tuple[bool, Any]:
     """Whether the function takes the delivery as well, and the annotated type of its message."""
     if not callable(function):
         raise DeclarationError(f"{where}: {function!r} cannot be called")
-    called = (
-        function if inspect.isroutine(function) or isinstance(function, functools.partial) else type(function).__call__
-    )
+    called = _called(function)
     if inspect.iscoroutinefunction(called) or inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
         raise DeclarationError(f"{where}: a coroutine or generator; handlers run on threads: give a plain function")
     try:
-        parameters = list(inspect.signature(function).parameters.values())
+        signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"{where}: its signature cannot be read ({error}); wrap it in a function") from error
+    parameters = list(signature.parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in positional if p.default is p.empty]
     named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    hints = _hints(function, called) if positional else {}
+    hints = _hints(called, where) if positional else {}
     if len(required) > 2 or named or (not positional and not several):
-        raise DeclarationError(
-            f"{where}: takes ({', '.join(str(p) for p in parameters)}); a handler is called as f(message) or "
-            "f(message, delivery)"
-        )
+        raise DeclarationError(f"{where}: takes {signature}; a handler is called as f(message) or f(message, delivery)")
     second = positional[1] if len(positional) > 1 else None
     takes_delivery = second is not None and (
         second in required or second.name == "delivery" or hints.get(second.name) is Delivery
@@ -141,14 +150,24 @@ def _signature(function: Callable[..., Any], where: str) -> tuple[bool, Any]:
     return takes_delivery, kind
 
 
-def _hints(function: Any, called: Any) -> dict[str, Any]:
+def _called(function: Any) -> Any:
+    """What runs, and carries the annotations, when `function` is called."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if isinstance(function, type):
+        return function.__init__  # type: ignore[misc]  # it is asked for its annotations, not called
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _hints(called: Any, where: str) -> dict[str, Any]:
     try:
-        return get_type_hints(function.func if isinstance(function, functools.partial) else called)
+        return get_type_hints(called)
     except NameError as error:
         raise DeclarationError(
-            f"handler {getattr(function, '__qualname__', function)}: an annotation names {error.name!r}, which is not "
-            "known in its module; import it there"
+            f"{where}: an annotation names {error.name!r}, which is not known in its module; import it there"
         ) from error
+    except (SyntaxError, TypeError, AttributeError) as error:
+        raise DeclarationError(f"{where}: its annotations cannot be read ({error}); write them as types") from error
 
 
 def _check_kind(spec: TableSpec, kind: Any, where: str) -> None:

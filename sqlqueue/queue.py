@@ -198,9 +198,11 @@ class Queue:
         return self._handler
 
     def _register(self, made: Handler) -> None:
-        if self._handler is not None:
-            raise DeclarationError(
-                f"queue {self.name}: {made.name} is its second handler beside {self._handler.name}; a queue of one "
-                "broker has one"
-            )
+        # Two descriptions of one table are one queue.
+        for queue in self.broker.queues:
+            if queue.name == self.name and queue.registered is not None:
+                raise DeclarationError(
+                    f"queue {self.name}: {made.name} is its second handler beside {queue.registered.name}; a queue of "
+                    "one broker has one: leave out one of the two"
+                )
         self._handler = made

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -19,13 +19,25 @@ class RetryPolicy(Protocol):
     def delay(self, attempt: int, error: BaseException) -> float | None: ...
 
 
-def _from_one(instance: object, attribute: "attrs.Attribute[float]", value: float) -> None:
-    if value < 1:
+def _first(value: Duration) -> float:
+    return seconds(value, "first")
+
+
+def _most(value: Duration) -> float:
+    return seconds(value, "most")
+
+
+def _after(value: Duration) -> float:
+    return seconds(value, "a fixed delay")
+
+
+def _from_one(instance: object, attribute: "attrs.Attribute[float]", value: Any) -> None:
+    if not isinstance(value, int | float) or not 1 <= value < float("inf"):
         raise ValueError(f"{attribute.name} is {value!r}; give a factor from 1 up")
 
 
-def _share(instance: object, attribute: "attrs.Attribute[float]", value: float) -> None:
-    if not 0 <= value <= 1:
+def _share(instance: object, attribute: "attrs.Attribute[float]", value: Any) -> None:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{attribute.name} is {value!r}; give a share from 0 to 1")
 
 
@@ -37,16 +49,16 @@ class Exponential:
     together: 0.5 means between half of the delay and all of it.
     """
 
-    first: float = attrs.field(default=1.0, converter=seconds)
+    first: float = attrs.field(default=1.0, converter=_first)
     factor: float = attrs.field(default=2.0, validator=_from_one)
-    most: float = attrs.field(default=3600.0, converter=seconds)
+    most: float = attrs.field(default=3600.0, converter=_most)
     jitter: float = attrs.field(default=0.5, validator=_share)
 
     def delay(self, attempt: int, error: BaseException | None = None) -> float:
         try:
             full = min(self.most, self.first * self.factor ** (max(attempt, 1) - 1))
         except OverflowError:
-            full = self.most
+            full = self.most if self.first else 0.0
         return full * (1 - self.jitter * random.random())  # noqa: S311 - spreads load, guards nothing
 
 
@@ -54,7 +66,7 @@ class Exponential:
 class Fixed:
     """`after` (seconds or timedelta) between all attempts."""
 
-    after: float = attrs.field(converter=seconds)
+    after: float = attrs.field(converter=_after)
 
     def delay(self, attempt: int, error: BaseException | None = None) -> float:
         return self.after
@@ -84,9 +96,14 @@ DEFAULT_RETRY = Exponential()
 
 
 def policy(given: RetryPolicy | Callable[[int, BaseException], Duration | None] | Duration | None) -> RetryPolicy:
-    """The policy that `retry=` stands for: a policy, a function, a fixed delay, or None for no retry."""
+    """The policy that `retry=` stands for: a policy, a function, a fixed delay, or None for no retry.
+
+    Anything else is a `ValueError`.
+    """
     if given is None:
         return NoRetry()
+    if isinstance(given, type):
+        raise ValueError(f"{given.__qualname__} is a class; give an object of it, such as {given.__qualname__}()")
     if hasattr(given, "delay"):
         return given
     if callable(given):

@@ -115,7 +115,10 @@ def _row_reader(
             if value is None and not column.optional and not column.generated:
                 raise DecodeError(f"column {column.name!r} is NULL and is not declared as optional")
             values[name] = decode_column(decode, column, value)
-        return make(**values)
+        try:
+            return make(**values)
+        except Exception as error:  # a validator of the row's class may raise anything
+            raise DecodeError(f"the row is refused by its class: {error!r}") from error
 
     return read
 

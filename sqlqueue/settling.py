@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.clock import UTC, later
+from sqlqueue.clock import UTC, later, seconds
 from sqlqueue.errors import DecodeError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.retry import DEFAULT_RETRY, RetryPolicy
@@ -53,7 +53,13 @@ def describe_error(error: BaseException) -> str:
         seen.add(id(current))
         lines.append("".join(traceback.format_exception_only(current)).strip())
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
-    return "\ncaused by: ".join(lines)[:ERROR_LENGTH].replace("\0", "\\0")
+    return storable("\ncaused by: ".join(lines))
+
+
+def storable(text: str) -> str:
+    """Text that every database takes: bounded, and with NUL and halves of surrogate pairs spelled out."""
+    shown = str(text)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
+    return shown.replace("\0", "\\0")[:ERROR_LENGTH]
 
 
 def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Verdict:
@@ -72,15 +78,14 @@ def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Ve
     if isinstance(outcome, DecodeError):
         return _unreadable(rules, attempt, outcome, now, last)
     if isinstance(outcome, BaseException):
-        after = None if last else _delay(rules.retry, attempt, outcome)
-        if after is None:
-            return spend(rules, describe_error(outcome))
-        return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried")
+        again = None if last else _retry(rules.retry, attempt, outcome, now)
+        return again or spend(rules, describe_error(outcome))
     return ACKNOWLEDGED
 
 
 def spend(rules: Rules, reason: str) -> Verdict:
     """A row that is not tried again: parked with its error, else dropped, which is worth an error in the log."""
+    reason = storable(reason)
     if rules.parks:
         return Verdict(Settlement(Move.PARK, error=reason), "parked", problem=reason)
     return Verdict(ACKNOWLEDGE, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
@@ -94,9 +99,9 @@ def spent_at_claim(rules: Rules, attempt: int | None) -> Verdict | None:
 
 
 def _unreadable(rules: Rules, attempt: int | None, error: DecodeError, now: datetime, last: bool) -> Verdict:
-    after = None if last else _delay(rules.on_decode_error, attempt, error)
-    if after is not None:
-        return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried")
+    again = None if last else _retry(rules.on_decode_error, attempt, error, now)
+    if again is not None:
+        return again
     if rules.parks:
         return spend(rules, describe_error(error))
     problem = f"{error} (kept, hidden for {UNREADABLE:.0f} s: the table has no column to park it in)"
@@ -113,10 +118,19 @@ def _due(now: datetime, after: Any) -> datetime | None:
         return FAR
 
 
-def _delay(policy: RetryPolicy, attempt: int | None, error: BaseException) -> float | None:
-    """The policy's delay; a policy that fails itself is replaced by the default one, so that no row is lost."""
+def _retry(policy: RetryPolicy, attempt: int | None, error: BaseException, now: datetime) -> Verdict | None:
+    """Another try, when the policy says; None where it gives the row up.
+
+    A policy that fails itself is replaced by the default one, so that no row is lost, and that is told.
+    """
+    problem = None
     try:
-        return policy.delay(attempt or 1, error)
+        after = policy.delay(attempt or 1, error)
+        if after is not None:
+            after = seconds(after, "the retry policy's delay")
     except Exception as failure:  # noqa: BLE001 - a function of the user's may raise anything
-        failure.__context__ = error
-        return DEFAULT_RETRY.delay(attempt or 1, failure)
+        after = DEFAULT_RETRY.delay(attempt or 1)
+        problem = f"its retry policy failed, so the default one decided: {describe_error(failure)}"
+    if after is None:
+        return None
+    return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried", problem)

@@ -61,11 +61,13 @@ class Runner:
         """Read the row, run the handler, decide; every exception becomes a verdict."""
         delivery = work.delivery
         spent = spent_at_claim(self.rules, delivery.attempt)
-        if spent is not None:
+        if spent is not None and self.rules.parks:
             return Finished(work, spent)
         began = perf_counter()
         try:
             message = self.reader.read(delivery)
+            if spent is not None:  # it is dropped, which a row that cannot be read must never be
+                return Finished(work, spent)
             self.notices.tell("started", delivery)
             outcome = self.call(message, delivery)
         except STOPS as stop:

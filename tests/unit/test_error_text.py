@@ -1,0 +1,65 @@
+"""What a parked row shows of an error: its text with its causes, in a form that every database takes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlqueue.retry import NoRetry
+from sqlqueue.settling import ERROR_LENGTH, Rules, describe_error, spend
+
+RULES = Rules(max_attempts=None, retry=NoRetry(), on_decode_error=NoRetry(), parks=True)
+
+
+def test_an_errors_text_holds_its_causes_the_newest_first() -> None:
+    try:
+        try:
+            raise KeyError("amount")
+        except KeyError as error:
+            raise ValueError("no invoice") from error
+    except ValueError as error:
+        caught = error
+    assert describe_error(caught) == "ValueError: no invoice\ncaused by: KeyError: 'amount'"
+
+
+def test_an_error_while_another_was_handled_shows_both_unless_that_was_hidden() -> None:
+    def fail(hide: bool) -> Exception:
+        try:
+            try:
+                raise KeyError("a")
+            except KeyError:
+                if hide:
+                    raise ValueError("b") from None
+                raise ValueError("b")  # noqa: B904 - the context is the point
+        except ValueError as error:
+            return error
+
+    assert describe_error(fail(hide=False)) == "ValueError: b\ncaused by: KeyError: 'a'"
+    assert describe_error(fail(hide=True)) == "ValueError: b"
+
+
+def test_causes_that_go_round_are_told_once() -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__cause__, two.__cause__ = two, one
+    assert describe_error(one) == "ValueError: one\ncaused by: ValueError: two"
+
+
+def test_an_errors_text_is_bounded_and_spells_out_what_no_database_takes() -> None:
+    assert describe_error(ValueError("a\0b")) == "ValueError: a\\0b"
+    assert describe_error(OSError("no such file: \udcff.txt")) == "OSError: no such file: \\udcff.txt"
+    assert len(describe_error(ValueError("\0" * 2 * ERROR_LENGTH))) <= ERROR_LENGTH
+
+
+def test_an_error_that_cannot_be_printed_is_still_told() -> None:
+    class Odd(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert "Odd" in describe_error(Odd())
+
+
+@given(st.text() | st.just("x" * 2 * ERROR_LENGTH))
+def test_a_reason_of_the_handlers_own_is_stored_by_the_same_rules(reason: str) -> None:
+    error = spend(RULES, reason).settlement.error
+    assert error is not None
+    assert "\0" not in error
+    assert len(error) <= ERROR_LENGTH
+    error.encode()

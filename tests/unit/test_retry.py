@@ -1,0 +1,130 @@
+"""How long a failed row waits: pure functions from the attempt, and the forms that `retry=` takes."""
+
+from datetime import timedelta
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sqlqueue.retry import DEFAULT_RETRY, Computed, Exponential, Fixed, NoRetry, policy
+
+ERROR = ValueError("no")
+ATTEMPTS = st.integers(-1, 10**6)
+
+
+@attrs.frozen
+class Own:
+    """A policy of the user's."""
+
+    def delay(self, attempt: int, error: BaseException) -> float | None:
+        return attempt * 2.0
+
+
+def test_the_default_is_one_second_doubling_to_an_hour() -> None:
+    calm = attrs.evolve(DEFAULT_RETRY, jitter=0)
+    assert [calm.delay(attempt) for attempt in (1, 2, 3, 12, 13, 14, 10**6)] == [1, 2, 4, 2048, 3600, 3600, 3600]
+
+
+@given(
+    ATTEMPTS,
+    st.floats(0, 1e300),
+    st.floats(1, 1e6),
+    st.floats(0, 1e300),
+    st.floats(0, 1),
+)
+def test_the_delay_lies_between_its_share_and_the_whole_and_never_past_the_most(
+    attempt: int, first: float, factor: float, most: float, jitter: float
+) -> None:
+    delay = Exponential(first=first, factor=factor, most=most, jitter=jitter).delay(attempt)
+    whole = Exponential(first=first, factor=factor, most=most, jitter=0).delay(attempt)
+    assert whole * (1 - jitter) <= delay <= whole <= most
+    assert whole <= first or attempt > 1
+
+
+@given(ATTEMPTS, st.floats(0, 1e300), st.floats(1, 1e6))
+def test_without_jitter_no_attempt_waits_less_than_the_one_before(attempt: int, first: float, factor: float) -> None:
+    calm = Exponential(first=first, factor=factor, jitter=0)
+    assert calm.delay(attempt) <= calm.delay(attempt + 1)
+
+
+def test_jitter_spreads_rows_that_failed_together() -> None:
+    assert len({Exponential(jitter=0.5).delay(3) for _ in range(50)}) > 1
+
+
+@given(ATTEMPTS)
+def test_a_fixed_delay_is_the_same_for_every_attempt(attempt: int) -> None:
+    assert Fixed(2.5).delay(attempt) == Fixed(timedelta(seconds=2.5)).delay(attempt) == 2.5
+
+
+def test_no_retry_gives_the_row_up() -> None:
+    delay: Any = NoRetry().delay(1)  # type: ignore[func-returns-value]
+    assert delay is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"first": -1}, "first is -1; "),
+        ({"first": float("nan")}, "first is nan; "),
+        ({"most": float("inf")}, "most is inf; "),
+        ({"most": True}, "most is True; "),
+        ({"factor": 0.5}, "factor is 0.5; "),
+        ({"factor": float("nan")}, "factor is nan; "),
+        ({"factor": float("inf")}, "factor is inf; "),
+        ({"factor": "2"}, "factor is '2'; "),
+        ({"jitter": -0.1}, "jitter is -0.1; "),
+        ({"jitter": 1.1}, "jitter is 1.1; "),
+        ({"jitter": float("nan")}, "jitter is nan; "),
+        ({"jitter": None}, "jitter is None; "),
+    ],
+)
+def test_a_setting_out_of_bounds_is_refused_by_its_name(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}"):
+        Exponential(**settings)
+
+
+@pytest.mark.parametrize("after", [-1, float("nan"), "soon", True])
+def test_a_fixed_delay_that_is_no_duration_is_refused(after: Any) -> None:
+    with pytest.raises(ValueError, match=r"^a fixed delay is "):
+        Fixed(after)
+
+
+def test_a_function_decides_by_attempt_and_exception() -> None:
+    def after(attempt: int, error: BaseException) -> float | timedelta | None:
+        if isinstance(error, KeyError):
+            return None
+        return timedelta(minutes=attempt) if isinstance(error, OSError) else 0.5
+
+    decided = policy(after)
+    assert decided == Computed(after)
+    assert decided.delay(3, KeyError("gone")) is None
+    assert decided.delay(3, OSError("away")) == 180
+    assert decided.delay(3, ERROR) == 0.5
+
+
+def test_a_functions_delay_that_is_none_is_an_error_of_its_own() -> None:
+    with pytest.raises(ValueError, match=r"^the retry function's delay is -1; "):
+        Computed(lambda attempt, error: -1).delay(1, ERROR)
+
+
+def test_retry_takes_a_policy_a_function_a_delay_or_none() -> None:
+    assert policy(None) == NoRetry()
+    assert policy(5) == Fixed(5)
+    assert policy(timedelta(minutes=1)) == Fixed(60)
+    assert policy(Own()) == Own()
+    assert policy(DEFAULT_RETRY) is DEFAULT_RETRY
+
+
+@pytest.mark.parametrize("given", [Exponential, NoRetry, Own, ValueError])
+def test_a_class_in_place_of_a_policy_is_refused_with_the_call_that_is_missing(given: Any) -> None:
+    name = given.__qualname__
+    with pytest.raises(ValueError, match=rf"^{name} is a class; give an object of it, such as {name}\(\)$"):
+        policy(given)
+
+
+@pytest.mark.parametrize("given", ["soon", -1, True, [1]])
+def test_what_is_none_of_these_is_refused(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"^a fixed delay is "):
+        policy(given)
