@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import TracebackType
@@ -13,7 +14,7 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
-from sqlqueue.consumer.ending import drain, next_end
+from sqlqueue.consumer.ending import drain, end, next_end
 from sqlqueue.consumer.health import Health
 from sqlqueue.consumer.lifecycle import Lifecycle, State
 from sqlqueue.consumer.signals import Signals
@@ -100,8 +101,9 @@ class Consumer:
         workers = sum(one.handler.workers for one in self._subscriptions)
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="sqlqueue-worker")
         self._broker.listen(self._hint)
+        ends = partial(end, self._ends, self._subscriptions)
         for subscription in self._subscriptions:
-            subscription.start(self._executor, self._ends.put)
+            subscription.start(self._executor, ends)
         if self._waker is not None:
             self._waker.start()
         self._lifecycle.move(State.RUNNING)
@@ -171,7 +173,7 @@ class Consumer:
 
     def request_stop(self) -> None:
         """Ask for a stop and return at once; safe in a signal handler or in a handler's thread."""
-        self._ends.put(None)  # a SimpleQueue may be put to in a signal handler, an Event may not be set there
+        end(self._ends, self._subscriptions, None)
 
     def __enter__(self) -> "Consumer":
         self.start()
@@ -184,8 +186,9 @@ class Consumer:
 
     def health(self) -> Health:
         """How it is doing, now; cheap, and safe from any thread."""
+        ending = self._lifecycle.state is State.RUNNING and any(one.stopping for one in self._subscriptions)
         return Health(
-            state=self._lifecycle.state.value,
+            state=State.STOPPING.value if ending else self._lifecycle.state.value,
             source=self._broker.dialect.source,
             queues=tuple(one.health() for one in self._subscriptions),
         )

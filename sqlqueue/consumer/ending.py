@@ -21,6 +21,18 @@ GRACE = 0.2
 LAST_TURN = 5.0
 
 
+def end(
+    ends: "SimpleQueue[BaseException | None]", subscriptions: Sequence[Subscription], error: BaseException | None
+) -> None:
+    """The run ends: no more claims from here on, whether or not somebody waits to stop the rest.
+
+    A SimpleQueue may be put to in a signal handler; an Event may not be set there.
+    """
+    for one in subscriptions:
+        one.stop()
+    ends.put(error)
+
+
 def next_end(ends: "SimpleQueue[BaseException | None]") -> BaseException | None:
     """Wait for what ends the run: an error, or None for a stop that was asked for."""
     while True:

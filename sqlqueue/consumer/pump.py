@@ -76,6 +76,11 @@ class Pump:
         self._inbox.rouse()
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop, or must."""
+        return self._stopping or self.fatal is not None
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is in hand and the last look, begun after the last wake-up, found nothing more."""
         return not self._hands.held and not self.ledger.unsettled and self._looked == self._inbox.wakes

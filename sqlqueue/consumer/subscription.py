@@ -147,9 +147,9 @@ class Subscription:
         ready, run, finish = self._hands.ready, self._runner.run, self.pump.finish
         while (work := ready.get()) is not None:
             finished = run(work)
-            finish(finished)
             if finished.stop is not None:
-                self._on_stop(finished.stop)
+                self._on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
+            finish(finished)
             del work, finished
 
     # -- from other threads -----------------------------------------------------------------------------------
@@ -161,8 +161,14 @@ class Subscription:
         if not hint.payload or self.queue.group is None or hint.payload == self.queue.group:
             self.pump.wake()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it claims no more."""
+        return self._pump is not None and self._pump.stopping
+
     def stop(self) -> None:
-        self.pump.stop()
+        if self._pump is not None:
+            self._pump.stop()
 
     def give_up(self) -> None:
         self.pump.give_up()

@@ -1,7 +1,8 @@
 """Tables, handlers that a test steers, and waits with a limit."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from queue import SimpleQueue
 from time import monotonic
@@ -101,6 +102,40 @@ class Gate(Inbox):
     def open(self, count: int = 1000) -> None:
         """Let so many handlers end, those waiting and those to come."""
         self._passes.release(count)
+
+
+class Run:
+    """A consumer's `run_forever` in a thread of its own."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.consumer.run_forever()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+
+    def ended(self, limit: float = LIMIT) -> bool:
+        """Whether the run ends within `limit` seconds."""
+        self._thread.join(limit)
+        return not self._thread.is_alive()
+
+
+@contextmanager
+def running(consumer: Consumer) -> Iterator[Run]:
+    """Run the consumer as a service does, and stop it in any case."""
+    run = Run(consumer)
+    try:
+        wait_until(lambda: consumer.health().state != "new")
+        wait_until(lambda: consumer.health().state != "starting")
+        yield run
+    finally:
+        consumer.request_stop()
+        assert run.ended(3 * LIMIT)
 
 
 def wait_until(question: Callable[[], T], limit: float = LIMIT) -> T:

@@ -1,11 +1,8 @@
 """What only PostgreSQL has: notifications and backends."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from sqlqueue import Broker, Consumer, Queue
+from sqlqueue import Broker, Queue
 from tests.consumer.helpers import LIMIT, Mail, wait_until
 from tests.support.database import Database
 
@@ -64,37 +61,3 @@ class Ear:
                 return told
             told.append((one.channel, one.payload))
         raise AssertionError(f"the end was not heard within {LIMIT} s; only {told}")
-
-
-class Run:
-    """A consumer's `run_forever` in a thread of its own."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            self.consumer.run_forever()
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            self.error = error
-
-    def ended(self, limit: float = LIMIT) -> bool:
-        """Whether the run ends within `limit` seconds."""
-        self._thread.join(limit)
-        return not self._thread.is_alive()
-
-
-@contextmanager
-def running(consumer: Consumer) -> Iterator[Run]:
-    """Run the consumer as a service does, and stop it in any case."""
-    run = Run(consumer)
-    run._thread.start()
-    try:
-        wait_until(lambda: consumer.health().state != "new")
-        wait_until(lambda: consumer.health().state != "starting")
-        yield run
-    finally:
-        consumer.request_stop()
-        assert run.ended(3 * LIMIT)

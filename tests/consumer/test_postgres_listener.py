@@ -8,8 +8,8 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from sqlqueue import Broker, Consumer
-from tests.consumer.helpers import HOUR, Inbox, Job, insert, jobs, recorded, wait_idle, wait_until
-from tests.consumer.postgres_helpers import listeners, listening, running, terminate
+from tests.consumer.helpers import HOUR, Inbox, Job, insert, jobs, recorded, running, wait_idle, wait_until
+from tests.consumer.postgres_helpers import listeners, listening, terminate
 from tests.support.database import Database
 from tests.support.postgres import url_of
 from tests.support.proxy import Proxy, proxy

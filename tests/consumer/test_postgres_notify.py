@@ -3,8 +3,8 @@
 import pytest
 
 from sqlqueue import Broker, Consumer, DeclarationError
-from tests.consumer.helpers import HOUR, INSERT_MAIL, Inbox, Job, Mail, jobs, recorded, wait_idle, wait_until
-from tests.consumer.postgres_helpers import Ear, listeners, listening, mail_queues, notify, running
+from tests.consumer.helpers import HOUR, INSERT_MAIL, Inbox, Job, Mail, jobs, recorded, running, wait_idle, wait_until
+from tests.consumer.postgres_helpers import Ear, listeners, listening, mail_queues, notify
 from tests.support.database import Database
 
 # pg_task's: for each row, whatever is done to it.
