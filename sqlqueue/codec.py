@@ -87,7 +87,7 @@ class JsonCodec:
                 self.converter.unstructure(message), default=_refuse, allow_nan=False, separators=(",", ":")
             )
             return text.encode()
-        except (TypeError, ValueError, RecursionError) as error:
+        except Exception as error:  # the converter's hooks meet values that are not what their fields declare
             raise EncodeError(
                 f"a message of type {type(message).__qualname__} cannot be stored as JSON: {error}; use types that "
                 "JsonCodec lists, or give the broker a codec that knows it"

@@ -32,7 +32,8 @@ def dialect_for(source: Any) -> Dialect:
     found: Dialect | None = manager().hook.sqlqueue_dialect(source=source)
     if found is not None:
         return found
-    given = f"the URL scheme {scheme!r}" if scheme else f"a pool of type {type(source).__qualname__}"
+    kind = f"{type(source).__module__}.{type(source).__qualname__}"
+    given = f"the URL scheme {scheme!r}" if scheme else f"{kind}, which should be a URL as text or a driver's pool"
     trouble = "".join(f"; {name}: {error}" for name, error in troubles.items())
     raise DialectNotFound(f"nothing installed serves {given}; installed are: {_schemes(names)}{trouble}")
 

@@ -12,7 +12,7 @@ from sqlqueue.column import Role
 from sqlqueue.dialect import Converter, Dialect
 from sqlqueue.errors import DeclarationError, EncodeError
 from sqlqueue.rows import encode_headers, encode_payload
-from sqlqueue.spec import ColumnSpec, TableSpec, default_of
+from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +52,7 @@ class RowMaker:
         if key is not None:
             self._put(row, Role.PARTITION_KEY, key, "key")
         if priority is not None:
-            self._put(row, Role.PRIORITY, priority, "priority")
+            self._put(row, Role.PRIORITY, self._number(priority), "priority")
         if delay is not None or at is not None:
             self._put(row, Role.RETRY_AFTER, self._due(delay, at), "delay or at")
         self._complete(row)
@@ -65,6 +65,12 @@ class RowMaker:
 
     def _wrap(self, message: Any) -> dict[str, Any]:
         payload = self.spec.role(Role.PAYLOAD)
+        theirs: TableSpec | None = getattr(type(message), SPEC_ATTRIBUTE, None)
+        if theirs is not None:
+            raise EncodeError(
+                f"queue {self.queue}: {type(message).__qualname__} is the row of another table, {theirs.full_name!r}; "
+                "enqueue it to a queue of that table"
+            )
         if payload is None:
             rows = self.spec.row_class.__qualname__ if self.spec.row_class else "a mapping"
             raise EncodeError(
@@ -81,6 +87,11 @@ class RowMaker:
                 f"column.{role.value}(); nothing was written"
             )
         row[column.field] = value
+
+    def _number(self, priority: Any) -> float:
+        if isinstance(priority, bool) or not isinstance(priority, int | float):
+            raise EncodeError(f"queue {self.queue}: priority is {priority!r}; give a number, the smaller the sooner")
+        return priority
 
     def _due(self, delay: Duration | None, at: datetime | None) -> datetime:
         if delay is not None and at is not None:
@@ -103,22 +114,32 @@ class RowMaker:
                 )
             row[group.field] = self.group
         for column in self.columns:
-            if column.field not in row:
-                row[column.field] = self._default(column)
-            value = row[column.field]
+            value = row[column.field] if column.field in row else self._default(column)
+            if value is None and not column.optional:
+                value = self._filled(column)
             if isinstance(value, datetime):
-                row[column.field] = utc(value, f"queue {self.queue}: {column.field}")
+                value = utc(value, f"queue {self.queue}: {column.field}")
+            row[column.field] = value
 
     def _default(self, column: ColumnSpec) -> Any:
         default = default_of(column)
+        if default is attrs.NOTHING and column.role is Role.GROUP:
+            raise EncodeError(
+                f"queue {self.queue}: the row has no group; enqueue it to the queue of one, which is "
+                f"broker.queue(…, group=…), or give the row its {column.field!r}"
+            )
         if default is attrs.NOTHING:
             raise EncodeError(
                 f"queue {self.queue}: the row has no value for {column.field!r}, which has no default; enqueue a whole "
                 "row, give the field a default, or declare it as generated"
             )
-        if column.role is Role.RETRY_AFTER and default is None and not column.optional:
-            return self._clock.now()
         return default
+
+    def _filled(self, column: ColumnSpec) -> Any:
+        """What stands in a column that takes no NULL where the row names nothing."""
+        if column.role is Role.RETRY_AFTER:
+            return self._clock.now()
+        return {} if column.role is Role.HEADERS else None
 
     def named(self, row: Mapping[str, Any]) -> dict[str, Any]:
         return dict(zip([column.field for column in self.columns], self.values(row), strict=True))

@@ -70,13 +70,16 @@ class PostgresDialect(Dialect):
     @staticmethod
     def _parameters(conninfo: str) -> dict[str, Any]:
         try:
-            return conninfo_to_dict(conninfo)
+            found = conninfo_to_dict(conninfo)
         except psycopg.ProgrammingError:
-            # The driver's message repeats the URL, and with it the password.
+            found = None  # the driver's message repeats the URL, and with it the password
+        # A host that begins with an @ is an abstract socket; elsewhere the sign is a password's.
+        if found is None or "@" in str(found.get("host", ""))[1:]:
             raise DeclarationError(
                 "the PostgreSQL URL cannot be read; write postgresql://user:password@host:port/database, "
                 "with signs such as @ or / in the password percent-encoded"
-            ) from None
+            )
+        return found
 
     # -- writing ----------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class OwnPool:
     _opened: ConnectionPool[Driver] | None = attrs.field(default=None, init=False)
     _process: int = attrs.field(factory=os.getpid, init=False)
     _closed: bool = attrs.field(default=False, init=False)
+    _reached: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     @property
@@ -65,10 +66,13 @@ class OwnPool:
 
     def probe(self) -> None:
         psycopg.connect(self._url, **parameters(self._url)).close()
+        self._reached = True
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[OwnConnection]:
         pool = self._open()
+        if not self._reached:
+            self.probe()  # the first use says why it fails; the pool would only say that it got no connection
         with borrowed(pool, timeout) as driver:
             yield OwnConnection(driver)
 

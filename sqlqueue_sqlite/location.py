@@ -32,7 +32,7 @@ class Location:
     @classmethod
     def in_memory(cls) -> "Location":
         """A database of its own, which lives while one connection to it is open."""
-        return cls(name=f"file:/sqlqueue-{uuid4().hex}?vfs=memdb", shown="in memory", memory=True, uri=True)
+        return cls(name=f"file:/sqlqueue-{uuid4().hex}?vfs=memdb", shown="sqlite:// (in memory)", memory=True, uri=True)
 
     def existing(self) -> "Location":
         """The same, refused where the file does not exist rather than created."""
@@ -59,7 +59,7 @@ def parse(url: str) -> Location:
         return Location.in_memory()
     path = rest[len("///") :]
     if not rest.startswith("///") or not path:
-        raise _refused(url, "it names no file")
+        raise _refused(url, "no file is named behind three slashes")
     if set(path) & set("?#"):
         raise _refused(url, "it takes no parameters; in a file's name write ? as %3F and # as %23")
     decoded = unquote(path)

@@ -58,13 +58,13 @@ class Consumer:
         self,
         broker: Broker,
         *,
-        queues: "Iterable[Queue | str] | None" = None,
+        queues: "Iterable[Queue | str] | Queue | str | None" = None,
         drain_timeout: Duration = 30.0,
         startup_timeout: Duration = 30.0,
         observers: Sequence[Observer] = (),
     ) -> None:
         self._broker = broker
-        self._wanted = None if queues is None else list(queues)
+        self._wanted = None if queues is None else [queues] if isinstance(queues, str | Queue) else list(queues)
         self._drain_timeout = seconds(drain_timeout, "drain_timeout")
         self._startup_timeout = seconds(startup_timeout, "startup_timeout")
         self._observers = list(observers)
@@ -203,7 +203,8 @@ class Consumer:
             }
             for wanted in self._wanted:
                 if wanted not in known:
-                    raise DeclarationError(f"queues={wanted!r} is no queue of {self._broker!r}")
+                    names = ", ".join(queue.name for queue in self._broker.queues)
+                    raise DeclarationError(f"queues={wanted!r} is no queue of {self._broker!r}, which has: {names}")
         observers = [*self._observers, *(one for one in manager().hook.sqlqueue_observers() if one is not None)]
         made = [Subscription(queue, queue.registered, observers, _wrapped) for queue in queues if queue.registered]
         if not made:

@@ -35,7 +35,7 @@ class Lifecycle:
     def move(self, state: State) -> None:
         """Go to `state`, or raise `SQLQueueError` that says what is in the way."""
         if state not in ALLOWED[self.state]:
-            raise SQLQueueError(f"the consumer is {self.state.value}, so it cannot go to {state.value}")
+            raise SQLQueueError(f"the consumer is {self.state.value}: it can be started when it is new or stopped")
         self.state = state
         if state is State.STARTING:
             self._process = os.getpid()
