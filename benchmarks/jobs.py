@@ -1,0 +1,96 @@
+"""The queue that the benchmarks work: the table of the quick start, and a message of 100 bytes of JSON."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from sqlqueue import Broker, Consumer, Queue, column, table
+from tests.support.database import Database
+
+MESSAGE = {
+    "number": "A-17",
+    "customer": "Jane Doe",
+    "lines": [1, 2, 3],
+    "total": 1999,
+    "note": "by express, ring twice",
+}
+PAYLOAD = json.dumps(MESSAGE, separators=(",", ":")).encode()
+assert len(PAYLOAD) == 100
+
+#: Seconds that a round may take before something is wrong.
+LIMIT = 120.0
+
+
+@table("bench_jobs")
+class Job:
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    payload: bytes = column.payload()
+
+
+def nothing(message: Any) -> None:
+    """The handler, here and in the raw loops."""
+
+
+def empty(database: Database) -> None:
+    """An empty table, and on PostgreSQL an index without dead rows of the round before."""
+    database.execute("DELETE FROM bench_jobs" if database.kind == "sqlite" else "TRUNCATE bench_jobs")
+
+
+def fill(database: Database, connection: Any, rows: int) -> None:
+    """Insert and commit so many rows, as another program does."""
+    if database.kind == "sqlite":
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO bench_jobs (payload) VALUES (?)", [(PAYLOAD,)] * rows)
+        connection.execute("COMMIT")
+    else:
+        sql = "INSERT INTO bench_jobs (payload) SELECT %s::bytea FROM generate_series(1, %s)"
+        connection.execute(sql, (PAYLOAD, rows))
+
+
+@contextmanager
+def queue_on(database: Database, **settings: Any) -> Iterator[Queue]:
+    """The queue of a broker that polls once a minute, its table made; both are closed afterwards."""
+    with Broker(database.url, **{"poll_interval": 60, **settings}) as broker:
+        queue = broker.queue(Job)
+        broker.create_tables()
+        yield queue
+
+
+@attrs.define
+class Worker:
+    """A consumer of the queue whose rows can be counted, without an observer that would cost time for each."""
+
+    queue: Queue
+    _consumer: Consumer | None = None
+
+    def start(self) -> None:
+        """Start, and settle one row; then it is idle, with its statements prepared."""
+        self._consumer = Consumer(self.queue.broker)
+        self._consumer.start()
+        self.queue.enqueue(MESSAGE)
+        self.wait(1)
+        time.sleep(0.02)  # its look at the empty table that follows
+
+    @property
+    def settled(self) -> int:
+        assert self._consumer is not None
+        return self._consumer.health().queues[0].settled
+
+    def wait(self, rows: int) -> None:
+        """Wait until so many rows are settled since the start."""
+        ends = time.monotonic() + LIMIT
+        while self.settled < rows:
+            if time.monotonic() > ends:
+                raise TimeoutError(f"{self.settled} of {rows} rows settled after {LIMIT} s")
+            time.sleep(0.001)
+
+    def stop(self) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.stop()

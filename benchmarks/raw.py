@@ -1,0 +1,61 @@
+"""The raw loop: what one would write by hand, with the statements that sqlqueue sends and nothing around them.
+
+One thread: settle the last batch and claim the next in one transaction, decode, call the handler, again.
+"""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Protocol
+
+from benchmarks.jobs import nothing
+from sqlqueue import Queue
+from sqlqueue.rows import reader
+from sqlqueue.sql import Statement
+from sqlqueue.strategies.lease import Lease
+from sqlqueue.words import Words
+from tests.support.database import Database
+
+LEASE = 30.0
+
+
+class Loop(Protocol):
+    """A raw loop on a connection of its own."""
+
+    def drain(self) -> int:
+        """Work until the table has nothing due; how many rows."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def statements(queue: Queue, batch: int) -> tuple[Statement, Statement]:
+    """The claim of `batch` rows and the acknowledgement, as the lease strategy composes them for this queue."""
+    dialect, spec = queue.broker.dialect, queue.spec
+    columns = reader(dialect, spec, queue.broker.codec, Any).columns
+    lease = Lease(Words(dialect, spec, grouped=False), columns=columns, seconds=LEASE, most=batch)
+    by_name = {statement.name: statement for statement in lease.statements()}
+    claim, acknowledge = by_name["claim by lease"], by_name["acknowledge"]
+    assert claim.parameters == ("now_lease", "limit", "expires")
+    assert acknowledge.parameters == ("id", "token")
+    return claim, acknowledge
+
+
+def loop(database: Database, queue: Queue, batch: int) -> Loop:
+    claim, acknowledge = statements(queue, batch)
+    if database.kind == "sqlite":
+        from benchmarks.raw_sqlite import SQLiteLoop
+
+        return SQLiteLoop(database.name, claim, acknowledge, batch)
+    from benchmarks.raw_postgres import PostgresLoop
+
+    return PostgresLoop(database.url, claim, acknowledge, batch)
+
+
+def handle(payload: bytes, decode: Callable[[bytes], Any] = json.loads) -> None:
+    nothing(decode(payload))
+
+
+def text(moment: datetime) -> str:
+    """UTC as SQLite's rows hold it."""
+    return moment.replace(tzinfo=None).isoformat(" ", "microseconds")

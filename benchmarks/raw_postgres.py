@@ -1,0 +1,59 @@
+"""The raw loop on PostgreSQL, with the settings of the pool's connections and the fused statement of a turn."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
+
+from benchmarks.raw import LEASE, handle
+from sqlqueue.sql import Statement
+from sqlqueue_postgres.fuse import Fused, fuse
+from sqlqueue_postgres.pool import SET_UP, parameters
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+class PostgresLoop:
+    def __init__(self, url: str, claim: Statement, acknowledge: Statement, batch: int) -> None:
+        self._first = _fused(claim, durable=False)
+        self._turn = _fused(acknowledge, claim)
+        self._last = acknowledge.text.encode()
+        self._batch = batch
+        self._connection = psycopg.connect(url, autocommit=True, **parameters(url))
+        self._cursor = psycopg.RawCursor(self._connection)
+        self._cursor.execute(SET_UP, ("10000",))
+
+    def drain(self) -> int:
+        """A turn's rows are tagged: -1 of nothing, 0 of its first statement, 1 of its second."""
+        now, expires = _moments()
+        rows = self._run(self._first.text, (now, self._batch, expires))
+        claimed = [(row[1], row[2]) for row in rows if row[0] == 0]
+        done = 0
+        while claimed:
+            for _, payload in claimed:
+                handle(payload)
+            ids, tokens = [id for id, _ in claimed], [expires] * len(claimed)
+            now, expires = _moments()
+            rows = self._run(self._turn.text, (ids, tokens, now, self._batch, expires))
+            claimed = [(row[1], row[2]) for row in rows if row[0] == 1]
+            assert len(rows) - len(claimed) == len(ids)
+            done += len(ids)
+        return done
+
+    def _run(self, sql: bytes, values: tuple[Any, ...]) -> Rows:
+        return self._cursor.execute(sql, values, binary=True).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _fused(*statements: Statement, durable: bool = True) -> Fused:
+    fused = fuse(statements, durable)
+    assert fused is not None
+    return fused
+
+
+def _moments() -> tuple[datetime, datetime]:
+    now = datetime.now(timezone.utc)
+    return now, now + timedelta(seconds=LEASE)

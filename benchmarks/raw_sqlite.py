@@ -1,0 +1,49 @@
+"""The raw loop on SQLite, with the settings of the pool's connections: WAL, and each settlement synced to the disk."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from benchmarks.raw import LEASE, handle, text
+from sqlqueue.sql import Statement
+from sqlqueue_sqlite.prepared import prepare
+
+
+class SQLiteLoop:
+    def __init__(self, path: str, claim: Statement, acknowledge: Statement, batch: int) -> None:
+        self._claim, self._names = prepare(claim).text, prepare(claim).names
+        self._acknowledge = prepare(acknowledge).text
+        assert prepare(acknowledge).names == ("id", "token")
+        self._batch = batch
+        self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY"):
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    def drain(self) -> int:
+        done, token = 0, ""
+        rows: list[tuple[Any, ...]] = []
+        while True:
+            rows, token = self._turn([(row[0], token) for row in rows])
+            if not rows:
+                return done
+            for row in rows:
+                handle(row[1])
+            done += len(rows)
+
+    def _turn(self, finished: Sequence[tuple[Any, str]]) -> tuple[list[tuple[Any, ...]], str]:
+        now = datetime.now(timezone.utc)
+        expires = text(now + timedelta(seconds=LEASE))
+        values = {"now_lease": text(now), "limit": self._batch, "expires": expires}
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
+        settled = 0
+        for one in finished:
+            settled += len(execute(self._acknowledge, one).fetchall())
+        assert settled == len(finished)
+        rows = execute(self._claim, tuple([values[name] for name in self._names])).fetchall()
+        execute("COMMIT")
+        return rows, expires
+
+    def close(self) -> None:
+        self._connection.close()
