@@ -50,7 +50,11 @@ class Broker:
         self.poll_interval = poll_seconds(poll_interval)
         self.lease = lease_seconds(lease)
         self.notify = notify
-        self.codec: Codec = codec or JsonCodec()
+        self.codec: Codec = JsonCodec() if codec is None else codec
+        if not callable(getattr(self.codec, "encode", None)) or not callable(getattr(self.codec, "decoder", None)):
+            raise DeclarationError(
+                f"codec={codec!r} is no codec; give an object with encode(message) and decoder(type)"
+            )
         self._settings = PoolSettings(
             size=whole(pool_size, "pool_size", 1),
             statement_timeout=some_seconds(statement_timeout, "statement_timeout", "would let nothing run"),
@@ -112,7 +116,7 @@ class Broker:
         if adopted is None:
             raise DeclarationError(
                 f"connection={type(connection).__module__}.{type(connection).__qualname__} is no connection to "
-                f"{self.dialect.source} that sqlqueue knows"
+                f"{self.dialect.source} that sqlqueue knows; give the driver's own connection"
             )
         return adopted
 

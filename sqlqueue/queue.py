@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import attrs
 
 from sqlqueue.clock import Duration
+from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import Handler, make_handler, refuse_unserved
 from sqlqueue.producing import RowMaker
+from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.statements import insert
@@ -205,4 +207,6 @@ class Queue:
                     f"queue {self.name}: {made.name} is its second handler beside {queue.registered.name}; a queue of "
                     "one broker has one: leave out one of the two"
                 )
+        if self.spec.has(Role.PAYLOAD) and made.kind is not bytes:
+            payload_decoder(self.broker.codec, made.kind)
         self._handler = made

@@ -10,7 +10,7 @@ from sqlqueue.codec import Codec, decode_with, takes_none
 from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Converter, Dialect
-from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.errors import DeclarationError, DecodeError, EncodeError
 from sqlqueue.spec import ColumnSpec, TableSpec
 
 #: What header values may be; they are stored as text.
@@ -19,6 +19,8 @@ HEADER_TYPES = (str, int, float, bool)
 
 def encode_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
     """Headers as they are stored; `EncodeError` for a key or value of another type."""
+    if not isinstance(headers, Mapping):
+        raise EncodeError(f"headers are {headers!r}; give a mapping, with text as keys")
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, HEADER_TYPES):
             raise EncodeError(f"header {name!r}: {value!r}; give text as key, and str, int, float or bool as value")
@@ -123,12 +125,24 @@ def _row_reader(
     return read
 
 
+def payload_decoder(codec: Codec, kind: Any) -> Converter:
+    """The codec's decoder for messages of an annotated type; `DeclarationError` where it knows none."""
+    try:
+        return codec.decoder(kind)
+    except Exception as error:  # a codec of the user's may raise anything
+        name = getattr(kind, "__qualname__", str(kind))
+        raise DeclarationError(
+            f"messages annotated as {name} cannot be decoded: {error}; annotate a type that JsonCodec lists, such as a "
+            "dataclass or an attrs class, or give the broker a codec that knows it"
+        ) from error
+
+
 def _payload_reader(
     column: ColumnSpec, codec: Codec, kind: Any, place: int, decode: Converter | None
 ) -> Callable[[tuple[Any, ...]], Any]:
     raw = kind is bytes
     structured = column.type not in (bytes, str)
-    decode_payload = bytes if raw else codec.decoder(kind)
+    decode_payload = bytes if raw else payload_decoder(codec, kind)
 
     def read(row: tuple[Any, ...]) -> Any:
         stored = decode_column(decode, column, row[place])

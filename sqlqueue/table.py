@@ -79,6 +79,9 @@ def table(
     Raises `DeclarationError` for every mistake that can be seen without the database.
     """
 
+    if not isinstance(name, str):
+        raise DeclarationError(f"@table is given {name!r}; give the table's name: @table('its_name')")
+
     def declare(cls: type[T]) -> type[T]:
         try:
             # Without auto_attribs, one mark without an annotation would drop all fields that have no mark.

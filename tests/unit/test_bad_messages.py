@@ -1,5 +1,6 @@
 """What a producer is told who hands over something that cannot be stored: what was given, and how to mend it."""
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -77,6 +78,35 @@ def test_a_row_that_leaves_out_when_it_is_due_and_its_headers_is_due_now_and_has
     queue.enqueue(2)
     Consumer(queue.broker).run_until_idle(10)
     assert handled == [(1, {}), (2, {})]
+
+
+def test_headers_that_are_no_mapping_are_refused(queue: Queue) -> None:
+    with pytest.raises(EncodeError, match=r"headers are \['a'\]; give a mapping"):
+        queue.enqueue(1, headers=["a"])  # type: ignore[arg-type]
+
+
+def test_a_handler_whose_message_the_codec_cannot_make_is_refused_where_it_is_declared(queue: Queue) -> None:
+    class Plain:
+        pass
+
+    def take(message: Plain) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"annotated as .*Plain cannot be decoded.*such as a dataclass"):
+        queue.handler(take)
+    assert queue.registered is None
+
+
+def test_a_codec_that_is_none_is_refused_before_anything_is_stored() -> None:
+    with pytest.raises(DeclarationError, match="is no codec; give an object with encode"):
+        Broker("sqlite://", codec=json)  # type: ignore[arg-type]
+
+
+def test_a_table_without_its_name_is_told_how_to_give_one() -> None:
+    with pytest.raises(DeclarationError, match=r"give the table's name: @table\('its_name'\)"):
+
+        @table  # type: ignore[arg-type]
+        class Unnamed:
+            id: int = column.id()
 
 
 @pytest.mark.parametrize("source", [None, Path("shop.db"), b"sqlite://"])
