@@ -26,7 +26,8 @@ def dialect_for(source: Any) -> Dialect:
     scheme, _, rest = source.partition(":") if isinstance(source, str) else ("", "", "")
     names = sorted({entry.name for entry in entry_points(group=GROUP)})
     if isinstance(source, str) and not rest:
-        raise DialectNotFound(f"{source!r} is no database URL; it begins with one of: {_schemes(names)}")
+        shown = "a list of settings" if "=" in source else repr(source)  # they hold passwords
+        raise DialectNotFound(f"{shown} is no database URL; it begins with one of: {_schemes(names)}")
     wanted = [scheme] if isinstance(source, str) else names
     troubles = _load(wanted)
     found: Dialect | None = manager().hook.sqlqueue_dialect(source=source)
