@@ -8,7 +8,6 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from types import TracebackType
-from typing import Any
 
 import attrs
 
@@ -87,9 +86,15 @@ class Consumer:
         login, an unknown database or a wrong schema fail at once (`SchemaError`, `Unsupported`, or the driver's own).
         """
         self._lifecycle.check_process()
+        with self._lock:  # a stop that comes meanwhile waits for what becomes of the start
+            self._start()
+
+    def _start(self) -> None:
         self._lifecycle.move(State.STARTING)
         self._error = None
         self._ends = SimpleQueue()
+        if self._signals.received:  # before there was anything to stop
+            self.request_stop()
         try:
             self._subscriptions = self._subscribe()
             self._prepare()
@@ -120,6 +125,7 @@ class Consumer:
         seconds and settled; what is in work still goes back, and its late outcome changes nothing. Idempotent.
         """
         self._lifecycle.check_process()
+        self.request_stop()  # for a start that waits for its server, and for whoever runs for ever
         with self._lock:  # one stop at a time; a second caller waits and finds it done
             if self._lifecycle.state is State.RUNNING:
                 self._lifecycle.move(State.STOPPING)
@@ -196,26 +202,22 @@ class Consumer:
     # -- start ------------------------------------------------------------------------------------------------
 
     def _subscribe(self) -> list[Subscription]:
-        queues = [queue for queue in self._broker.queues if self._is_wanted(queue)]
-        if self._wanted is not None:
-            known: set[Any] = set(queues) | {
-                name for queue in queues for name in (queue.name, queue.spec.name, queue.spec.full_name)
-            }
-            for wanted in self._wanted:
-                if wanted not in known:
-                    names = ", ".join(queue.name for queue in self._broker.queues)
-                    raise DeclarationError(f"queues={wanted!r} is no queue of {self._broker!r}, which has: {names}")
-        observers = [*self._observers, *(one for one in manager().hook.sqlqueue_observers() if one is not None)]
-        made = [Subscription(queue, queue.registered, observers, _wrapped) for queue in queues if queue.registered]
-        if not made:
+        chosen = [queue for queue in self._broker.queues if queue.registered and self._is_wanted(queue)]
+        for wanted in self._wanted or ():
+            if not any(wanted in _names(queue) for queue in self._broker.queues):
+                names = ", ".join(queue.name for queue in self._broker.queues)
+                raise DeclarationError(f"queues={wanted!r} is no queue of {self._broker!r}, which has: {names}")
+            if not any(wanted in _names(queue) for queue in chosen):
+                raise DeclarationError(f"queues={wanted!r} has no handler; register one with @queue.handler")
+        if not chosen:
             raise DeclarationError(
                 f"no handler is registered on the queues of {self._broker!r}; register one with @queue.handler"
             )
-        return made
+        observers = [*self._observers, *(one for one in manager().hook.sqlqueue_observers() if one is not None)]
+        return [Subscription(queue, queue.registered, observers, _wrapped) for queue in chosen if queue.registered]
 
     def _is_wanted(self, queue: Queue) -> bool:
-        names = (queue, queue.name, queue.spec.name, queue.spec.full_name)
-        return self._wanted is None or any(name in self._wanted for name in names)
+        return self._wanted is None or any(wanted in _names(queue) for wanted in self._wanted)
 
     def _prepare(self) -> None:
         self._waker = self._make_waker()
@@ -279,6 +281,11 @@ class Consumer:
         """A second signal: give back what is in work and leave."""
         for subscription in self._subscriptions:
             subscription.give_up()
+
+
+def _names(queue: Queue) -> tuple["Queue | str", ...]:
+    """What `queues` may say for this one."""
+    return queue, queue.name, queue.spec.name, queue.spec.full_name
 
 
 def _wrapped(queue: str, call: Call) -> Call:

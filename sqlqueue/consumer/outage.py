@@ -24,11 +24,13 @@ class Outage:
         return self.error is not None
 
     def begin(self, trouble: Trouble, error: BaseException, pause: float) -> None:
-        """A statement failed; the next try is in `pause` seconds."""
+        """A statement failed; the next try is in `pause` seconds, unless the trouble ends the run."""
         first = self.error is None
         self.error = f"{trouble.name.lower()}: {type(error).__name__}: {error}".strip()
         self.failures += 1
-        if first:
+        if trouble is Trouble.CLOSED:
+            log.error("queue %s: %s (%s); the run ends", self.queue, trouble.value, self.error)
+        elif first:
             self.since = monotonic()
             log.warning(
                 "queue %s: %s (%s); trying again in %.1f s, then less often",

@@ -223,7 +223,8 @@ class Pump:
             return
         ahead, due_in = self._database.look_ahead()
         self._pace.short(monotonic(), due_in=due_in, hidden=ahead.hidden, certain=self._certain())
-        self._looked = wakes
+        if self._pace.wait(monotonic()) != 0.0:  # not where a row of this very turn is due again
+            self._looked = wakes
         self._notices.tell("looked")
 
     # -- leases and trouble -----------------------------------------------------------------------------------

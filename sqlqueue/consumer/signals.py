@@ -32,16 +32,26 @@ class Signals:
             yield
             return
 
+        process = os.getpid()
+
         def receive(number: int, _: Any) -> None:
+            if os.getpid() != process:  # a child that a handler forked does what it would do without us
+                signal.signal(number, before[number])
+                os.kill(os.getpid(), number)
+                return
             self.received.append(number)
             (on_first if len(self.received) == 1 else on_second)()
 
-        before = {number: signal.signal(number, receive) for number in HANDLED}
+        # None is a handler that is not Python's own, which cannot be put back.
+        before: dict[int, Any] = {number: signal.getsignal(number) or signal.SIG_DFL for number in HANDLED}
+        for number in HANDLED:
+            signal.signal(number, receive)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number in HANDLED:
+                signal.signal(number, before[number])
+            self.received = []
 
     def leave(self, running: int) -> None:
         """End the process although handlers still run: Python would wait for their threads for ever."""

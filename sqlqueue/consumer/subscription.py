@@ -171,7 +171,8 @@ class Subscription:
             self._pump.stop()
 
     def give_up(self) -> None:
-        self.pump.give_up()
+        if self._pump is not None:
+            self._pump.give_up()
 
     def join(self, timeout: float | None) -> bool:
         """Wait for the pump to end; whether it did."""

@@ -1,0 +1,85 @@
+"""Child processes that a test talks with: lines out, lines in, every wait with a limit."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LIMIT = 20.0  # seconds
+
+
+class Child:
+    """A running program of `tests`, by its lines."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._queue.put(line.strip())
+        self._queue.put(None)
+
+    def wait_for(self, start: str, count: int = 1) -> list[str]:
+        """The first `count` lines from here on that begin with `start`."""
+        found: list[str] = []
+        end = monotonic() + LIMIT
+        while len(found) < count:
+            try:
+                line = self._queue.get(timeout=max(0.0, end - monotonic()))
+            except Empty:
+                raise AssertionError(f"no {start!r} within {LIMIT} s, only {self.lines}") from None
+            if line is None:
+                raise AssertionError(f"it ended without {start!r}: {self.lines}")
+            self.lines.append(line)
+            if line.startswith(start):
+                found.append(line)
+        return found
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def exit_code(self, limit: float = LIMIT) -> int:
+        """Wait for its end; what it said until then is in `lines`."""
+        code = self.process.wait(limit)
+        self._reader.join(LIMIT)
+        while (line := self._queue.get(timeout=LIMIT)) is not None:
+            self.lines.append(line)
+        self._queue.put(None)
+        return code
+
+    def said(self, start: str) -> list[str]:
+        return [line for line in self.lines if line.startswith(start)]
+
+
+@contextmanager
+def child(module: str, url: str, **options: Any) -> Iterator[Child]:
+    """Run `module` with a URL and options as JSON; it is killed when the test leaves, if it still runs."""
+    command = [sys.executable, "-m", module, url, json.dumps(options)]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    made = Child(process)
+    try:
+        yield made
+    finally:
+        process.kill()
+        process.wait()
+        made._reader.join(LIMIT)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
