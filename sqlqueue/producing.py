@@ -46,7 +46,7 @@ class RowMaker:
         at: datetime | None = None,
     ) -> dict[str, Any]:
         """The row's values by field."""
-        row = dict(self.spec.values(message)) if self._is_row(message) else self._wrap(message)
+        row = self._fields(message) if self._is_row(message) else self._wrap(message)
         if headers is not None:
             self._put(row, Role.HEADERS, encode_headers(headers), "headers")
         if key is not None:
@@ -62,6 +62,17 @@ class RowMaker:
         if self.spec.row_class is not None and isinstance(message, self.spec.row_class):
             return True
         return not self.spec.has(Role.PAYLOAD) and self.spec.row_class is None and isinstance(message, Mapping)
+
+    def _fields(self, row: Any) -> dict[str, Any]:
+        values = dict(self.spec.values(row))
+        known = [column.field for column in self.spec.columns]
+        unknown = [field for field in values if field not in known]
+        if unknown:
+            raise EncodeError(
+                f"queue {self.queue}: the row names {unknown[0]!r}, which is no field of its table; the fields are "
+                f"{', '.join(known)}"
+            )
+        return values
 
     def _wrap(self, message: Any) -> dict[str, Any]:
         payload = self.spec.role(Role.PAYLOAD)
@@ -89,7 +100,7 @@ class RowMaker:
         row[column.field] = value
 
     def _number(self, priority: Any) -> float:
-        if isinstance(priority, bool) or not isinstance(priority, int | float):
+        if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
             raise EncodeError(f"queue {self.queue}: priority is {priority!r}; give a number, the smaller the sooner")
         return priority
 
