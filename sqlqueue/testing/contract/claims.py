@@ -4,20 +4,21 @@ import threading
 from datetime import datetime, timedelta
 from typing import Any
 
+import attrs
 import pytest
 
+from sqlqueue.broker import Broker
 from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
 from sqlqueue.queue import Queue
-from sqlqueue.spec import ColumnSpec, TableSpec, spec_of
+from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
 from sqlqueue.testing.contract.tables import CountedJob, Job, KeptJob, Order, RawJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
-from sqlqueue.broker import Broker
 
 #: The same table as `CountedJob`, as a program describes it that reads its columns at run time.
 COUNTED = TableSpec(
@@ -129,7 +130,7 @@ class ClaimsContract(Contract):
             "error": None,
         }
         assert [(row, id, 1)] == seen
-        assert [] == shown(database, queue, "id")
+        assert shown(database, queue, "id") == []
 
     def test_a_row_of_a_class_arrives_whole_with_its_generated_id(self, broker: Broker, clock: ManualClock) -> None:
         """SUITE 173, SUITE 27: the row shows its attempt and its lease as they were claimed."""
@@ -150,12 +151,7 @@ class ClaimsContract(Contract):
         self, database: Database, broker: Broker
     ) -> None:
         """SUITE 14"""
-        columns = [
-            ColumnSpec(field=spec.field, type=spec.type, optional=spec.optional, role=spec.role, generated=True)
-            if spec.role is Role.ATTEMPT
-            else spec
-            for spec in spec_of(CountedJob).columns
-        ]
+        columns = [attrs.evolve(one, generated=one.role in (Role.ID, Role.ATTEMPT)) for one in COUNTED.columns]
         queue = created(broker, TableSpec(name="counted_jobs", columns=columns, row_class=CountedJob))
         due = START + timedelta(days=1)
         id = queue.enqueue(CountedJob(due_at=due, attempt=7, payload='"x"'))
@@ -191,7 +187,7 @@ class ClaimsContract(Contract):
         database.execute("INSERT INTO kept_jobs (payload) VALUES (NULL)")
         queue.enqueue(7)
         drain(broker)
-        assert [None, 7] == seen
+        assert seen == [None, 7]
 
     def test_the_first_delivery_is_attempt_1_and_a_missing_count_counts_as_0(
         self, database: Database, broker: Broker
@@ -207,7 +203,7 @@ class ClaimsContract(Contract):
         for attempt in (None, 0, 4):
             database.execute("INSERT INTO kept_jobs (payload, attempt) VALUES ('1', ?)", attempt)
         drain(broker)
-        assert [(1, 1), (1, 1), (1, 5)] == seen
+        assert seen == [(1, 1), (1, 1), (1, 5)]
 
     def test_a_table_that_does_not_count_has_no_attempt_to_show(self, broker: Broker) -> None:
         queue = created(broker, Job)
@@ -219,4 +215,4 @@ class ClaimsContract(Contract):
 
         queue.enqueue(1)
         drain(broker)
-        assert [None] == seen
+        assert seen == [None]

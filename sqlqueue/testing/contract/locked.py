@@ -32,4 +32,4 @@ class RowLockContract(Contract):
             assert monotonic() - began > 0.2  # 0.1 s and 0.2 s between them
             person.execute("ROLLBACK")
             recorder.wait_for("acknowledged", where=lambda event: event.id == locked, timeout=3)
-        assert ["free", "locked"] == handled
+        assert handled == ["free", "locked"]

@@ -1,0 +1,211 @@
+"""The lease at work: rows held while their handlers run, extended, given back, and lost."""
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sqlqueue.broker import Broker
+from sqlqueue.consumer import Consumer, Stopped
+from sqlqueue.delivery import Delivery
+from sqlqueue.errors import BrokerClosed, DeclarationError
+from sqlqueue.testing.clock import ManualClock
+from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
+from sqlqueue.testing.contract.tables import CountedJob, KeptJob
+from sqlqueue.testing.drain import drain
+from sqlqueue.testing.recorder import Recorder
+
+
+class TickingClock(ManualClock):
+    """Every reading is a second after the one before; `readings` has them all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.readings = [super().now()]
+        self._ticking = threading.Lock()
+
+    def now(self) -> Any:
+        with self._ticking:  # two readings are never one
+            self.readings.append(self.readings[-1] + timedelta(seconds=1))
+            return self.readings[-1]
+
+
+class LeaseContract(Contract):
+    """A handler holds its row by a lease, for as long as it runs and no longer than its process lives."""
+
+    def test_a_row_in_work_shows_its_lease_and_attempt_to_others_and_no_transaction_holds_it(
+        self, database: Database, broker: Broker, clock: ManualClock
+    ) -> None:
+        """SUITE 19"""
+        queue = created(broker, CountedJob, clock)
+        seen: list[Any] = []
+
+        @queue.handler
+        def look(message: Any) -> None:
+            seen.extend(shown(database, queue, "locked_until", "attempt"))
+            database.execute("UPDATE counted_jobs SET payload = '2'")  # which would wait for a transaction
+            seen.extend(shown(database, queue, "payload"))
+
+        queue.enqueue(1)
+        drain(broker)
+        assert [(clock.now() + timedelta(seconds=30), 1), ("2",)] == seen
+
+    def test_a_handler_that_outlives_its_lease_runs_once_beside_an_idle_worker_and_its_ack_takes_effect(
+        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
+    ) -> None:
+        """SUITE 21: two and a half leases, by the clock that every claim goes by."""
+        queue = created(broker, CountedJob, clock)
+        calls = []
+
+        @queue.handler(workers=2, lease=0.1)
+        def work(message: Any, delivery: Delivery) -> None:
+            calls.append(delivery.attempt)
+            for _ in range(5):
+                clock.advance(0.05)
+                recorder.clear()
+                recorder.wait_for("extended", count=2)  # the first may have read the clock before it moved
+            calls.append(delivery.lost)
+
+        queue.enqueue("slow")
+        drain(broker, recorder)
+        assert calls == [1, False]
+        assert shown(database, queue, "id") == []
+
+    def test_a_claim_reads_the_clock_once_and_the_turn_that_settles_reads_it_once_more(
+        self, database: Database, broker: Broker
+    ) -> None:
+        """SUITE 22: what is due, whose lease has ended and the new expiry start from one reading."""
+        clock = TickingClock()
+        queue = created(broker, KeptJob, clock)
+        moments = [clock.readings[0] + timedelta(seconds=second) for second in range(1, 120)]
+        queue.enqueue_many(  # every other row is held until then rather than hidden
+            KeptJob(payload="1", due_at=moment) if second % 2 else KeptJob(payload="1", locked_until=moment)
+            for second, moment in enumerate(moments)
+        )
+        ready_at = {id: due or lease for id, due, lease in shown(database, queue, "id", "due_at", "locked_until")}
+        claimed_at = {}
+
+        @queue.handler(workers=1, prefetch=200)
+        def work(message: Any, delivery: Delivery) -> None:
+            claimed_at[delivery.id] = delivery.expires - timedelta(seconds=30)
+
+        drain(broker)
+        assert claimed_at
+        for reading in set(claimed_at.values()):
+            assert {id for id, moment in ready_at.items() if moment <= reading} == {
+                id for id, at in claimed_at.items() if at <= reading
+            }
+        done_at = {id: done for id, done in shown(database, queue, "id", "done_at") if done}
+        assert claimed_at.keys() == done_at.keys()
+        assert {True} == {done_at[id] in clock.readings and done_at[id] > at for id, at in claimed_at.items()}
+
+    def test_a_lease_below_a_second_is_kept_as_it_is(
+        self, database: Database, broker: Broker, clock: ManualClock
+    ) -> None:
+        """SUITE 24"""
+        queue = created(broker, CountedJob, clock)
+        seen: list[Any] = []
+        queue.handler(lease=0.25)(lambda message: seen.extend(shown(database, queue, "locked_until")))
+        queue.enqueue("x")
+        drain(broker)
+        assert [(clock.now() + timedelta(seconds=0.25),)] == seen
+
+    @pytest.mark.parametrize("lease", [0, 0.09, -1, float("inf"), float("nan"), "30"])
+    def test_a_lease_below_a_tenth_of_a_second_or_no_number_is_refused(self, broker: Broker, lease: Any) -> None:
+        """SUITE 24"""
+        with pytest.raises(DeclarationError, match="lease"):
+            broker.queue(CountedJob).handler(lease=lease)(lambda message: None)
+
+    def test_rows_claimed_ahead_go_back_when_the_consumer_stops_with_their_attempts(
+        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
+    ) -> None:
+        """SUITE 26, SUITE 25: at once, while the handler still runs."""
+        queue = created(broker, CountedJob, clock)
+        seen: list[Any] = []
+
+        @queue.handler(prefetch=9)
+        def work(message: int) -> None:
+            recorder.wait_for("released", count=4)
+            seen.extend(shown(database, queue, "payload", "locked_until", "attempt"))
+
+        queue.enqueue_many(range(5))
+        consumer = Consumer(broker, observers=[recorder])
+        consumer.start()
+        recorder.wait_for("started")
+        assert Stopped(settled=1, given_back=4, abandoned=0) == consumer.stop()
+        expires = clock.now() + timedelta(seconds=30)
+        assert [("0", expires, 1), *[(str(number), None, 0) for number in range(1, 5)]] == seen
+        assert [(str(number),) for number in range(1, 5)] == shown(database, queue, "payload")
+
+    def test_a_delivery_in_work_past_the_drain_timeout_is_given_back_and_its_late_ack_changes_nothing(
+        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
+    ) -> None:
+        """SUITE 31"""
+        queue = created(broker, CountedJob, clock)
+        stopped = threading.Event()
+        deliveries = []
+
+        @queue.handler
+        def work(message: Any, delivery: Delivery) -> None:
+            deliveries.append(delivery)
+            assert stopped.wait(LIMIT)
+
+        queue.enqueue("slow")
+        consumer = Consumer(broker, observers=[recorder], drain_timeout=0.05)
+        consumer.start()
+        recorder.wait_for("started")
+        assert Stopped(settled=0, given_back=1, abandoned=1) == consumer.stop()
+        before = shown(database, queue, "payload", "due_at", "attempt", "locked_until")
+        assert before == [('"slow"', None, 0, None)]
+        assert [delivery.lost for delivery in deliveries] == [True]
+        stopped.set()
+        recorder.wait_for("lease_lost")
+        assert before == shown(database, queue, "payload", "due_at", "attempt", "locked_until")
+
+    def test_a_closed_broker_settles_nothing_and_the_row_comes_back_when_its_lease_ends(
+        self, database: Database, open_broker: OpenBroker, clock: ManualClock, recorder: Recorder
+    ) -> None:
+        """SUITE 31, SUITE 153"""
+        broker, other = open_broker(), open_broker()
+        queue, elsewhere = created(broker, CountedJob, clock), created(other, CountedJob, clock)
+        closed = threading.Event()
+
+        @queue.handler
+        def work(message: Any) -> None:
+            assert closed.wait(LIMIT)
+
+        queue.enqueue("x")
+        consumer = Consumer(broker, observers=[recorder])
+        consumer.start()
+        recorder.wait_for("started")
+        broker.close()
+        closed.set()
+        recorder.wait_for("trouble")
+        consumer.stop()
+        with pytest.raises(BrokerClosed):
+            queue.enqueue("y")
+        assert shown(database, elsewhere, "payload", "attempt") == [('"x"', 1)]
+        holder = Holder(elsewhere)
+        assert list(holder.claim()) == []
+        clock.advance(30)
+        assert [claim.attempt for claim in holder.claim()] == [2]
+
+    def test_the_row_of_a_worker_that_was_lost_is_claimed_when_its_lease_ends_and_the_crash_counts(
+        self, broker: Broker, clock: ManualClock
+    ) -> None:
+        """PAINS 1"""
+        queue = created(broker, CountedJob, clock)
+        attempts = []
+
+        @queue.handler
+        def work(message: Any, delivery: Delivery) -> None:
+            attempts.append(delivery.attempt)
+
+        queue.enqueue("x")
+        Holder(queue).claim()  # and nothing more is heard of it
+        drain(broker)
+        assert attempts == []
+        clock.advance(30)
+        drain(broker)
+        assert attempts == [2]

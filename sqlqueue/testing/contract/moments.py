@@ -1,0 +1,82 @@
+"""Conditions on moments: a dialect's fragments, asked about the same rows one by one."""
+
+from datetime import datetime, timedelta
+
+from sqlqueue.broker import Broker
+from sqlqueue.column import Role
+from sqlqueue.sql import Call, fill
+from sqlqueue.testing.clock import START, ManualClock
+from sqlqueue.testing.contract.harness import Contract, created
+from sqlqueue.testing.contract.tables import CountedJob
+from sqlqueue.words import Words
+
+#: Around the turn of a day, of a second and of a microsecond; every order of magnitude that texts may misplace.
+STEPS = [timedelta(microseconds=1), timedelta(seconds=1), timedelta(hours=1), timedelta(days=1), timedelta(days=4000)]
+MOMENTS = [START + sign * step for step in STEPS for sign in (-1, 1)]
+
+ASKED = """
+SELECT {asked} FROM {table}
+ORDER BY {id}
+"""
+
+MEETS = "CASE WHEN {condition} THEN 1 ELSE 0 END"
+
+FIRST = """
+SELECT min({value}) FROM {table}
+WHERE {condition}
+"""
+
+
+class MomentsContract(Contract):
+    """Every row is due or ahead, by exactly one condition, and the conditions agree with Python's order."""
+
+    def test_a_row_meets_one_condition_of_being_due_once_it_is_and_one_of_being_ahead_before(
+        self, broker: Broker, clock: ManualClock
+    ) -> None:
+        due_at: list[datetime | None] = [None, START, *MOMENTS]
+        queue = created(broker, CountedJob, clock)
+        queue.enqueue_many(CountedJob(due_at=moment, payload="1") for moment in due_at)
+        dialect, words, spec = broker.dialect, Words(broker.dialect, queue.spec, False), queue.spec
+        column = spec.role(Role.RETRY_AFTER)
+        assert column is not None
+        now, moment = words.now(Role.RETRY_AFTER), words.moment(Role.RETRY_AFTER)
+        due = dialect.due(moment, column, now)
+        ahead = [condition for _, condition in dialect.ahead(moment, column, now)]
+        asked = [fill(MEETS, {"condition": condition}) for condition in (*due, *ahead)]
+        question = words.statement("ask", ASKED, width=len(asked), writes=False, asked=", ".join(asked))
+        values = {"now_retry_after": words.now_encoder(Role.RETRY_AFTER)(START)}
+        with broker.pool.connection() as connection:
+            (rows,) = connection.run([Call(question, values)])
+        answers = [(sum(row[: len(due)]), sum(row[len(due) :])) for row in rows]
+        assert [(1, 0) if moment is None or moment <= START else (0, 1) for moment in due_at] == answers
+
+    def test_a_lease_has_ended_at_its_moment_and_one_that_is_not_there_has_not(
+        self, broker: Broker, clock: ManualClock
+    ) -> None:
+        leases: list[datetime | None] = [None, START, *MOMENTS]
+        queue = created(broker, CountedJob, clock)
+        queue.enqueue_many(CountedJob(locked_until=moment, payload="1") for moment in leases)
+        dialect, words = broker.dialect, Words(broker.dialect, queue.spec, False)
+        column = queue.spec.role(Role.LEASE)
+        assert column is not None
+        ended = dialect.ended(words.column(Role.LEASE), column, words.now(Role.LEASE))
+        question = words.statement("ask", ASKED, width=1, writes=False, asked=fill(MEETS, {"condition": ended}))
+        with broker.pool.connection() as connection:
+            (rows,) = connection.run([Call(question, {"now_lease": words.now_encoder(Role.LEASE)(START)})])
+        assert [(int(moment is not None and moment <= START),) for moment in leases] == rows
+
+    def test_of_the_rows_ahead_the_first_is_found_and_read(self, broker: Broker, clock: ManualClock) -> None:
+        queue = created(broker, CountedJob, clock)
+        queue.enqueue_many(CountedJob(due_at=moment, payload="1") for moment in MOMENTS)
+        dialect, words = broker.dialect, Words(broker.dialect, queue.spec, False)
+        column = queue.spec.role(Role.RETRY_AFTER)
+        assert column is not None
+        ranges = dialect.ahead(words.moment(Role.RETRY_AFTER), column, words.now(Role.RETRY_AFTER))
+        values = {"now_retry_after": words.now_encoder(Role.RETRY_AFTER)(START)}
+        decode = words.decoder(Role.RETRY_AFTER)
+        found = []
+        with broker.pool.connection() as connection:
+            for value, condition in ranges:
+                first = words.statement("ask", FIRST, width=1, writes=False, value=value, condition=condition)
+                found += [decode(row[0]) for row in connection.run([Call(first, values)])[0] if row[0] is not None]
+        assert START + STEPS[0] == min(found)

@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.capabilities import CapabilitiesContract
+
+
+class TestCapabilities(CapabilitiesContract):
+    pass

@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.claims import ClaimsContract
+
+
+class TestClaims(ClaimsContract):
+    pass

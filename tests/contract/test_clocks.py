@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.clocks import ClocksContract
+
+
+class TestClocks(ClocksContract):
+    pass

@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.decode import DecodeContract
+
+
+class TestDecode(DecodeContract):
+    pass

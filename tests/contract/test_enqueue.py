@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.enqueue import EnqueueContract
+
+
+class TestEnqueue(EnqueueContract):
+    pass

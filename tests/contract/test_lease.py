@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.lease import LeaseContract
+
+
+class TestLease(LeaseContract):
+    pass

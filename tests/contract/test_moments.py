@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.moments import MomentsContract
+
+
+class TestMoments(MomentsContract):
+    pass

@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.order import OrderContract
+
+
+class TestOrder(OrderContract):
+    pass

@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.schema import SchemaContract
+
+
+class TestSchema(SchemaContract):
+    pass

@@ -1,0 +1,5 @@
+from sqlqueue.testing.contract.settling import SettlingContract
+
+
+class TestSettling(SettlingContract):
+    pass

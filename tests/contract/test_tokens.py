@@ -1,0 +1,7 @@
+"""The lease's tokens, on every database there is."""
+
+from sqlqueue.testing.contract.tokens import TokensContract
+
+
+class TestTokens(TokensContract):
+    pass
