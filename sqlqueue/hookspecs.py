@@ -27,7 +27,10 @@ def sqlqueue_driver_connection(obj: Any) -> Any | None:
 
 @hookspec
 def sqlqueue_wrap_handler(queue: str, call: Any) -> Any | None:
-    """A callable to run instead of `call(delivery)`, usually around it; None to leave it. Called once a start."""
+    """A callable to run instead of `call(message, delivery)`, usually around it; None to leave it.
+
+    Called once for each start of a consumer.
+    """
 
 
 @hookspec

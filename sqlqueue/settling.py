@@ -34,11 +34,12 @@ class Rules:
 
 @attrs.frozen
 class Verdict:
-    """A settlement and the name of its event; `problem` is worth an error in the log."""
+    """A settlement and the name of its event; `problem` is worth an error in the log, `remark` a line."""
 
     settlement: Settlement
     kind: str
     problem: str | None = None
+    remark: str | None = None
 
 
 ACKNOWLEDGED = Verdict(ACKNOWLEDGE, "acknowledged")
@@ -68,7 +69,7 @@ def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Ve
         return ACKNOWLEDGED
     last = rules.max_attempts is not None and attempt is not None and attempt >= rules.max_attempts
     if isinstance(outcome, Drop):
-        return Verdict(ACKNOWLEDGE, "dropped")
+        return Verdict(ACKNOWLEDGE, "dropped", remark=outcome.reason)
     if isinstance(outcome, DeadLetter):
         return spend(rules, outcome.reason)
     if isinstance(outcome, Retry):

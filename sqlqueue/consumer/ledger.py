@@ -43,18 +43,23 @@ class Ledger:
                 self.lose(one.work)
                 continue
             self._out_of_hand(one, reason, dues)
-            if one.verdict.problem:
-                log.error(
-                    "queue %s: row %r %s: %s",
-                    self._queue,
-                    one.work.delivery.claim.id,
-                    one.verdict.kind,
-                    one.verdict.problem,
-                )
+            self._log(one)
             self._notices.tell(
                 reason or one.verdict.kind, one.work.delivery, seconds=one.seconds, detail=one.verdict.problem
             )
         return dues
+
+    def _log(self, one: Finished) -> None:
+        id, verdict = one.work.delivery.claim.id, one.verdict
+        if verdict.problem:
+            log.error("queue %s: row %r %s: %s", self._queue, id, verdict.kind, verdict.problem)
+        elif verdict.kind == "dropped":
+            log.info(
+                "queue %s: row %r was dropped by its handler: %s",
+                self._queue,
+                id,
+                verdict.remark or "it gave no reason",
+            )
 
     def _out_of_hand(self, one: Finished, gone: str | None, dues: list[datetime | None]) -> None:
         settlement = one.verdict.settlement

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from sqlqueue import Broker, DialectNotFound, EncodeError, Queue, SQLQueueError, column, table
+from sqlqueue import Broker, DialectNotFound, Drop, EncodeError, Queue, SQLQueueError, column, table
 from sqlqueue.consumer import Consumer
 from sqlqueue.errors import DeclarationError
 
@@ -127,3 +127,17 @@ def test_a_consumer_that_runs_says_so_when_it_is_started_again(queue: Queue) -> 
     queue.handler(lambda message: None)
     with Consumer(queue.broker) as consumer, pytest.raises(SQLQueueError, match="is running: it can be started when"):
         consumer.start()
+
+
+def test_a_row_that_its_handler_drops_is_named_in_the_log_with_the_reason(
+    queue: Queue, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SPEC 5: a drop finishes the row as an acknowledgement does, logged."""
+    queue.handler(lambda reason: Drop(reason))
+    queue.enqueue_many(["nobody waits for it", None])
+    with caplog.at_level("INFO", "sqlqueue"):
+        Consumer(queue.broker).run_until_idle(10)
+    assert [record.getMessage() for record in caplog.records if "dropped" in record.getMessage()] == [
+        "queue jobs[north]: row 1 was dropped by its handler: nobody waits for it",
+        "queue jobs[north]: row 2 was dropped by its handler: it gave no reason",
+    ]
