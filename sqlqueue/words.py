@@ -57,10 +57,16 @@ class Words:
 
     def order(self, *, bare: bool = False) -> list[str]:
         """The claim order: by priority, then by when the row fell due, then by id. `bare`: as an index takes it."""
-        name = self.bare if bare else self.column
-        keys = [name(Role.PRIORITY)] if self.spec.has(Role.PRIORITY) else []
+        keys = [self.rank(bare=bare)] if self.spec.has(Role.PRIORITY) else []
         keys += [self.moment(Role.RETRY_AFTER, bare=bare)] if self.spec.has(Role.RETRY_AFTER) else []
-        return [*keys, name(Role.ID)]
+        return [*keys, self.bare(Role.ID) if bare else self.column(Role.ID)]
+
+    def rank(self, *, bare: bool = False) -> str:
+        """The priority as an expression that is never NULL, for databases sort NULL first or last."""
+        spec = self.spec.role(Role.PRIORITY)
+        assert spec is not None
+        name = self.bare(Role.PRIORITY) if bare else self.qualified(spec)
+        return f"COALESCE({name}, 0)" if spec.optional else name
 
     def let_go(self) -> list[str]:
         """Assignments that take a row out of work."""

@@ -13,8 +13,12 @@ from sqlqueue.strategies.base import Ahead, Claim, Settlement, Strategy, Turned
 #: Seconds to wait for one of the pool's connections: an eighth of a lease within these bounds.
 SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
 
+#: Seconds until the next look, at least, where the queue's clock stands still, as a test's does: what lies ahead of it
+#: is not coming nearer.
+STANDING = 0.1
 
-@attrs.frozen
+
+@attrs.define
 class Database:
     """What a pump asks of the database. `now` reads the queue's clock, `classify` sorts the driver's errors."""
 
@@ -23,6 +27,7 @@ class Database:
     now: Callable[[], datetime]
     classify: Callable[[BaseException], Trouble]
     lease: float
+    _looked_at: datetime | None = None
 
     def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int) -> Turned:
         with self.budget.connection(self.patience) as connection:
@@ -47,9 +52,13 @@ class Database:
         now = self.now()
         with self.budget.connection(self.patience) as connection:
             ahead = self.strategy.look_ahead(connection, now)
+        stands, self._looked_at = now == self._looked_at, now
         if ahead.passed_over:
             return ahead, 0.0
-        return ahead, None if ahead.due is None else (ahead.due - now).total_seconds()
+        if ahead.due is None:
+            return ahead, None
+        due_in = (ahead.due - now).total_seconds()
+        return ahead, max(due_in, STANDING) if stands else due_in
 
     def unfinished(self, id: Any) -> bool:
         with self.budget.connection(self.patience) as connection:

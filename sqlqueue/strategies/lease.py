@@ -5,9 +5,8 @@ takes effect only while the row still holds the token, so whoever comes late cha
 transaction and no connection is held while the handler runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from operator import itemgetter
 from typing import Any
 
 from sqlqueue.column import Role
@@ -19,6 +18,7 @@ from sqlqueue.statements import Settlements, present, unfinished
 from sqlqueue.strategies.ahead import look_ahead
 from sqlqueue.strategies.base import Ahead, Claim, Move, Settlement, Turned
 from sqlqueue.strategies.bookmark import Bookmark
+from sqlqueue.strategies.order import in_order, positions, sort_key
 from sqlqueue.strategies.waiting import onward, waiting
 from sqlqueue.words import Words, also
 
@@ -80,10 +80,6 @@ def _claim(words: Words, returned: Sequence[ColumnSpec], most: int, *, capped: b
     )
 
 
-def _positions(returned: Sequence[ColumnSpec], *roles: Role) -> dict[Role, int]:
-    return {column.role: place for place, column in enumerate(returned) if column.role in roles}
-
-
 class Lease:
     """The lease strategy of one queue.
 
@@ -109,7 +105,7 @@ class Lease:
         needed = [spec.id, *(c for r in (Role.ATTEMPT, Role.PRIORITY, Role.RETRY_AFTER) if (c := spec.role(r)))]
         self.returned = (*columns, *(column for column in needed if column not in columns))
         self._width = len(columns)
-        places = _positions(self.returned, Role.ID, Role.ATTEMPT)
+        places = positions(self.returned, Role.ID, Role.ATTEMPT)
         self._id_at, self._attempt_at = places[Role.ID], places.get(Role.ATTEMPT)
         self._lease = timedelta(seconds=seconds)
         self._precision = precision
@@ -119,7 +115,7 @@ class Lease:
         if words.dialect.capabilities.dead_rows and not spec.has(Role.PRIORITY):
             self._onward = _claim(words, self.returned, most, capped=cap is not None, goes_on=True)
         self._bookmark = Bookmark()
-        self._due_at = _positions(self.returned, Role.RETRY_AFTER).get(Role.RETRY_AFTER)
+        self._due_at = positions(self.returned, Role.RETRY_AFTER).get(Role.RETRY_AFTER)
         self._settle = Settlements.by_lease(words)
         lease = spec.role(Role.LEASE)
         assert lease is not None
@@ -135,7 +131,7 @@ class Lease:
             for role in (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
             if spec.has(role)
         ]
-        self._order = _sort_key(words, self.returned)
+        self._order = sort_key(words, self.returned)
 
     def statements(self) -> Sequence[Statement]:
         settle = self._settle
@@ -193,8 +189,7 @@ class Lease:
 
     def _in_order(self, rows: Sequence[Row], limit: int, swept: bool, now: datetime) -> Sequence[Row]:
         """The claimed rows in claim order; the bookmark is put to the first."""
-        if len(rows) > 1:
-            rows = sorted(rows, key=self._order)
+        rows = in_order(rows, self._order)
         first = None
         if rows:
             first = (None if self._due_at is None else rows[0][self._due_at], rows[0][self._id_at])
@@ -282,19 +277,3 @@ def _missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
         return []
     found = {row[0] for row in rows}
     return [claim for claim in claims if claim.id not in found]
-
-
-def _sort_key(words: Words, returned: Sequence[ColumnSpec]) -> Callable[[Row], Any]:
-    """RETURNING has no order, so claims are sorted here, as the claim's ORDER BY has it: NULL first."""
-    places = _positions(returned, Role.ID, Role.PRIORITY, Role.RETRY_AFTER)
-    id_at, priority_at, due_at = places[Role.ID], places.get(Role.PRIORITY), places.get(Role.RETRY_AFTER)
-    if priority_at is None and due_at is None:
-        return itemgetter(id_at)
-    decode = words.decoder(Role.RETRY_AFTER)
-
-    def key(row: Row) -> tuple[Any, ...]:
-        priority = None if priority_at is None else row[priority_at]
-        due = None if due_at is None else readable(decode, row[due_at])
-        return (priority is not None, priority, due is not None, due, row[id_at])
-
-    return key

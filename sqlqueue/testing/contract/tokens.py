@@ -202,9 +202,11 @@ class TokensContract(Contract):
         broker = open_broker()
         mail = created(broker, FullJob, clock, group="mail")
         bills = Holder(broker.queue(mail.spec, "bills"))
-        assert attrs.astuple(bills.look_ahead())[:2] == (None, False)
-        mail.enqueue("later", delay=60)
-        mail.enqueue("sooner", delay=5)
+        unseen = not broker.dialect.capabilities.watches  # then there may always be more
+        for _ in range(2):
+            ahead = bills.look_ahead()
+            assert (ahead.due, ahead.hidden, ahead.passed_over) == (None, unseen, False)
+            mail.enqueue("later", delay=60)
+            mail.enqueue("sooner", delay=5)
         ahead = Holder(mail).look_ahead()
-        assert (clock.now() + timedelta(seconds=5), True) == (ahead.due, ahead.hidden)
-        assert attrs.astuple(bills.look_ahead())[:2] == (None, False)
+        assert (clock.now() + timedelta(seconds=5), True, False) == (ahead.due, ahead.hidden, ahead.passed_over)
