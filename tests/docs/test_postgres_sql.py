@@ -1,0 +1,40 @@
+"""The PostgreSQL of the pages: the trigger works, and what they show is what the broker prints."""
+
+from typing import Any
+
+from sqlqueue import Broker
+from tests.docs.pages import ROOT, blocks
+from tests.docs.test_plain_sql import InvoiceJob, sql_of_the_readme
+from tests.support.database import Database
+
+
+def test_the_readmes_trigger_tells_of_every_insert(postgres_database: Database) -> None:
+    """Issue 2: rows of another program are picked up by the trigger."""
+    insert, _, trigger = sql_of_the_readme("postgresql")
+    with Broker(postgres_database.url) as broker:
+        broker.queue(InvoiceJob)
+        broker.create_tables()
+    listener = postgres_database.connect()
+    listener.execute("LISTEN invoice_jobs")
+    postgres_database.script(trigger)
+    postgres_database.script(insert)
+    heard = [(told.channel, told.payload) for told in listener.notifies(timeout=10, stop_after=1)]
+    assert heard == [("invoice_jobs", "")]
+
+
+def test_the_readmes_trigger_is_the_one_that_the_broker_prints() -> None:
+    """Without the quotes, and without the DROP for one that was there before."""
+    *_, trigger = sql_of_the_readme("postgresql")
+    with Broker("postgresql:///unused", notify=True) as broker:
+        printed = broker.ddl(InvoiceJob).replace('"', "").replace("$sqlqueue$", "$$")
+    lines = printed[printed.index("CREATE OR REPLACE FUNCTION") :].splitlines()
+    assert trigger.split() == [word for line in lines if not line.startswith("DROP") for word in line.split()]
+
+
+def test_the_recommended_ddl_of_the_tables_page_is_what_the_broker_prints() -> None:
+    page = ROOT / "docs" / "tables.md"
+    names: dict[str, Any] = {"__name__": "__main__"}
+    declaration = next(blocks(page, "python")).text.partition("broker = ")[0]
+    exec(declaration, names)  # noqa: S102 - our own page
+    with Broker("postgresql:///unused", notify=True) as broker:
+        assert broker.ddl(names["Mail"]) == next(blocks(page, "sql", "ddl", "postgresql")).text
