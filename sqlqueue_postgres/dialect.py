@@ -55,15 +55,16 @@ class PostgresDialect(Dialect):
 
     def __init__(self, source: "str | ConnectionPool[Any]") -> None:
         self._source = source
-        if isinstance(source, str):
-            self._parameters(source)
+        # Once: reading the URL takes 170 µs, and `health()` may be asked often.
+        self._shown = _shown(self._parameters(source)) if isinstance(source, str) else None
 
     # -- the source -------------------------------------------------------------------------------------------
 
     @property
     def source(self) -> str:
-        if isinstance(self._source, str):
-            return _shown(self._parameters(self._source))
+        if self._shown is not None:
+            return self._shown
+        assert not isinstance(self._source, str)
         conninfo, kwargs = connect_arguments(self._source)
         return _shown({**self._parameters(conninfo), **kwargs})
 
