@@ -88,7 +88,7 @@ class Worker:
         while self.settled < rows:
             if time.monotonic() > ends:
                 raise TimeoutError(f"{self.settled} of {rows} rows settled after {LIMIT} s")
-            time.sleep(0.001)
+            time.sleep(0.003)
 
     def stop(self) -> None:
         consumer, self._consumer = self._consumer, None

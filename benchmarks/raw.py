@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
 
+import attrs
+
 from benchmarks.jobs import nothing
 from sqlqueue import Queue
 from sqlqueue.rows import reader
@@ -29,27 +31,33 @@ class Loop(Protocol):
     def close(self) -> None: ...
 
 
-def statements(queue: Queue, batch: int) -> tuple[Statement, Statement]:
-    """The claim of `batch` rows and the acknowledgement, as the lease strategy composes them for this queue."""
+@attrs.frozen
+class Statements:
+    """What the lease strategy composes for a queue: the claim from the start of the table, the one that a backlog is
+    worked off with (the same, where the dialect has no other), and the acknowledgement."""
+
+    claim: Statement
+    onward: Statement
+    acknowledge: Statement
+
+
+def statements(queue: Queue, batch: int) -> Statements:
     dialect, spec = queue.broker.dialect, queue.spec
     columns = reader(dialect, spec, queue.broker.codec, Any).columns
     lease = Lease(Words(dialect, spec, grouped=False), columns=columns, seconds=LEASE, most=batch)
     by_name = {statement.name: statement for statement in lease.statements()}
-    claim, acknowledge = by_name["claim by lease"], by_name["acknowledge"]
-    assert claim.parameters == ("now_lease", "limit", "expires")
-    assert acknowledge.parameters == ("id", "token")
-    return claim, acknowledge
+    claim = by_name["claim by lease"]
+    return Statements(claim, by_name.get("claim by lease, onward", claim), by_name["acknowledge"])
 
 
 def loop(database: Database, queue: Queue, batch: int) -> Loop:
-    claim, acknowledge = statements(queue, batch)
     if database.kind == "sqlite":
         from benchmarks.raw_sqlite import SQLiteLoop
 
-        return SQLiteLoop(database.name, claim, acknowledge, batch)
+        return SQLiteLoop(database.name, statements(queue, batch), batch)
     from benchmarks.raw_postgres import PostgresLoop
 
-    return PostgresLoop(database.url, claim, acknowledge, batch)
+    return PostgresLoop(database.url, statements(queue, batch), batch)
 
 
 def handle(payload: bytes, decode: Callable[[bytes], Any] = json.loads) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from benchmarks.raw import LEASE, handle
+from benchmarks.raw import LEASE, Statements, handle
 from sqlqueue.sql import Statement
 from sqlqueue_postgres.fuse import Fused, fuse
 from sqlqueue_postgres.pool import SET_UP, parameters
@@ -15,10 +15,12 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 class PostgresLoop:
-    def __init__(self, url: str, claim: Statement, acknowledge: Statement, batch: int) -> None:
-        self._first = _fused(claim, durable=False)
-        self._turn = _fused(acknowledge, claim)
-        self._last = acknowledge.text.encode()
+    def __init__(self, url: str, statements: Statements, batch: int) -> None:
+        self._first = _fused(statements.claim, durable=False)
+        self._turn = _fused(statements.acknowledge, statements.onward)
+        assert statements.claim.parameters == ("now_lease", "limit", "expires")
+        assert statements.acknowledge.parameters == ("id", "token")
+        assert statements.onward.parameters == ("now_lease", "from_id", "limit", "expires")
         self._batch = batch
         self._connection = psycopg.connect(url, autocommit=True, **parameters(url))
         self._cursor = psycopg.RawCursor(self._connection)
@@ -35,7 +37,7 @@ class PostgresLoop:
                 handle(payload)
             ids, tokens = [id for id, _ in claimed], [expires] * len(claimed)
             now, expires = _moments()
-            rows = self._run(self._turn.text, (ids, tokens, now, self._batch, expires))
+            rows = self._run(self._turn.text, (ids, tokens, now, min(ids), self._batch, expires))
             claimed = [(row[1], row[2]) for row in rows if row[0] == 1]
             assert len(rows) - len(claimed) == len(ids)
             done += len(ids)

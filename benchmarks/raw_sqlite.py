@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from benchmarks.raw import LEASE, handle, text
-from sqlqueue.sql import Statement
+from benchmarks.raw import LEASE, Statements, handle, text
 from sqlqueue_sqlite.prepared import prepare
 
 
 class SQLiteLoop:
-    def __init__(self, path: str, claim: Statement, acknowledge: Statement, batch: int) -> None:
-        self._claim, self._names = prepare(claim).text, prepare(claim).names
-        self._acknowledge = prepare(acknowledge).text
-        assert prepare(acknowledge).names == ("id", "token")
+    def __init__(self, path: str, statements: Statements, batch: int) -> None:
+        assert statements.onward is statements.claim
+        self._claim, self._names = prepare(statements.claim).text, prepare(statements.claim).names
+        self._acknowledge = prepare(statements.acknowledge).text
+        assert prepare(statements.acknowledge).names == ("id", "token")
         self._batch = batch
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY"):
