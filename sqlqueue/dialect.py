@@ -10,12 +10,20 @@ from typing import Any, ClassVar, Protocol
 import attrs
 
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Statement
+from sqlqueue.sql import Call, Statement, fill
 
 Row = tuple[Any, ...]
 
 #: Turns one value into another, such as a datetime into the text that a column holds.
 Converter = Callable[[Any], Any]
+
+
+EACH_LEVEL = """
+SELECT found.id AS id FROM levels
+CROSS JOIN LATERAL (
+    {rows}
+) AS found
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -206,6 +214,11 @@ class Dialect(ABC):
     @abstractmethod
     def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
         """One condition, exact whoever wrote the value: `moment` is not NULL and not after `now`."""
+
+    def each_level(self, spec: TableSpec, rows: str) -> str:
+        """A SELECT of the column `id`: what `rows`, a SELECT of the table's ids that names columns of `levels`, finds
+        for each row of `levels` in turn, and for no more of them than a LIMIT behind it asks for."""
+        return fill(EACH_LEVEL, {"rows": rows})
 
     def read(self, column: ColumnSpec, expression: str) -> str:
         """The expression that reads a column so that `decoder(column)` can take its value."""

@@ -65,6 +65,9 @@ class SQLiteDialect(Dialect):
     def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
         return fragments.ended(moment, column, now)
 
+    def each_level(self, spec: TableSpec, rows: str) -> str:
+        return fragments.each_level(self.table(spec), self.quote(spec.id.name), rows)
+
     # -- values -----------------------------------------------------------------------------------------------
 
     def encoder(self, column: ColumnSpec) -> Converter | None:

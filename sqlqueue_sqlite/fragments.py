@@ -109,3 +109,17 @@ def _words(moment: str, now: str) -> dict[str, str]:
 
 def _spelled_t(words: dict[str, str], day: str) -> str:
     return fill(SPELLED_T, {"moment": words["moment"], "day": words[day]})
+
+
+# There is no LATERAL; CROSS JOIN keeps its order, and the list is made anew for each level.
+EACH_LEVEL = """
+SELECT found.{id} AS id FROM levels
+CROSS JOIN {table} AS found
+WHERE found.{id} IN (
+    {rows}
+)
+"""
+
+
+def each_level(table: str, id: str, rows: str) -> str:
+    return fill(EACH_LEVEL, {"table": table, "id": id, "rows": rows})

@@ -2,6 +2,7 @@
 
 from sqlqueue.column import Role
 from sqlqueue.sql import Statement, fill
+from sqlqueue.strategies.levels import by_level, has_levels, in_levels, with_levels
 from sqlqueue.words import Words, every
 
 LOOK_AHEAD = """
@@ -27,13 +28,33 @@ SELECT ahead FROM (
 ) AS range_{number}
 """
 
+# With priorities the first of each.
+AHEAD_BY_LEVEL = """
+SELECT ahead FROM (
+    {levels}
+) AS range_{number}
+"""
+
+FIRST_OF_LEVEL = """
+SELECT (
+    SELECT {value} FROM {table}
+    WHERE {condition}
+    ORDER BY {moment}
+    LIMIT 1
+) AS ahead FROM levels
+"""
+
 # Whether there is such a row. Not EXISTS, which leaves out the order and then may read a table full of dead rows.
+FIRST = """
+SELECT {id} AS id FROM {table}
+WHERE {condition}
+ORDER BY {claim_order}
+LIMIT 1
+"""
+
 ANY = """
 (
-    SELECT {id} FROM {table}
-    WHERE {condition}
-    ORDER BY {claim_order}
-    LIMIT 1
+    {first}
 ) IS NOT NULL
 """
 
@@ -60,19 +81,24 @@ def _due(words: Words) -> str:
     assert spec is not None
     moment = words.moment(Role.RETRY_AFTER)
     ranges = [
-        fill(
-            AHEAD,
-            {
-                "table": words.dialect.table(words.spec),
-                "value": value,
-                "condition": every([*words.unfinished(), condition]),
-                "moment": moment,
-                "number": str(number),
-            },
-        )
+        _range(words, value, condition, moment, str(number))
         for number, (value, condition) in enumerate(words.dialect.ahead(moment, spec, words.now(Role.RETRY_AFTER)))
     ]
     return fill(DUE, {"ranges": "\nUNION ALL\n".join(ranges)})
+
+
+def _range(words: Words, value: str, condition: str, moment: str, number: str) -> str:
+    level = [in_levels(words)] if has_levels(words) else []
+    fragments = {
+        "table": words.dialect.table(words.spec),
+        "value": value,
+        "condition": every([*words.unfinished(), *level, condition]),
+        "moment": moment,
+        "number": number,
+    }
+    if not level:
+        return fill(AHEAD, fragments)
+    return fill(AHEAD_BY_LEVEL, {"levels": with_levels(words, fill(FIRST_OF_LEVEL, fragments)), "number": number})
 
 
 def _waiting(words: Words) -> list[str]:
@@ -84,12 +110,14 @@ def _waiting(words: Words) -> list[str]:
 
 
 def _any(words: Words, conditions: list[str]) -> str:
-    return fill(
-        ANY,
+    levels = has_levels(words)
+    first = fill(
+        FIRST,
         {
             "id": words.column(Role.ID),
             "table": words.dialect.table(words.spec),
-            "condition": every(conditions),
-            "claim_order": ", ".join(words.order()),
+            "condition": every([*conditions, *([in_levels(words)] if levels else [])]),
+            "claim_order": ", ".join(words.order()[1:] if levels else words.order()),
         },
     )
+    return fill(ANY, {"first": by_level(words, first, 1) if levels else first})

@@ -1,7 +1,10 @@
 """The rows that a claim may take: those waiting, in claim order, locked where the database has row locks."""
 
+from collections.abc import Sequence
+
 from sqlqueue.column import Role
 from sqlqueue.sql import fill
+from sqlqueue.strategies.levels import by_level, has_levels, in_levels
 from sqlqueue.words import Words, also, every
 
 WAITING = """
@@ -40,11 +43,17 @@ def onward(words: Words) -> str:
 
 def waiting(words: Words, most: int, *conditions: str) -> str:
     """The first `most` rows, in claim order, that are due and meet the strategy's `conditions`."""
+    if not has_levels(words):
+        return _in_order(words, most, words.order(), conditions)
+    # Within a priority the order goes on by due time and id.
+    return by_level(words, _in_order(words, most, words.order()[1:], [in_levels(words), *conditions]), most)
+
+
+def _in_order(words: Words, most: int, order: Sequence[str], conditions: Sequence[str]) -> str:
     due_spec = words.spec.role(Role.RETRY_AFTER)
     ranges: tuple[str | None, ...] = (None,)
     if due_spec is not None:
         ranges = words.dialect.due(words.moment(Role.RETRY_AFTER), due_spec, words.now(Role.RETRY_AFTER))
-    order = words.order()
     names = [f"key_{number}" for number in range(len(order) - 1)]
     merge = len(ranges) > 1
     selects = [

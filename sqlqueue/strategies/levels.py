@@ -1,0 +1,67 @@
+"""Priorities beside rows scheduled ahead: the claim's index is entered anew for each priority (a loose index scan).
+
+In the order of priority, due time and id the rows that one priority has scheduled ahead stand before the due ones of
+the next, so a claim that only walked the index would read all of them.
+"""
+
+from sqlqueue.column import Role
+from sqlqueue.sql import fill
+from sqlqueue.words import Words, every
+
+# The priorities there are, smallest first, each found by one step into the index; no more than are asked for.
+WITH_LEVELS = """
+WITH RECURSIVE levels(priority) AS (
+    SELECT * FROM (
+        SELECT {rank} FROM {table}
+        WHERE {unfinished}
+        ORDER BY {rank}
+        LIMIT 1
+    ) AS first_level
+    UNION ALL
+    SELECT (
+        SELECT {rank} FROM {table}
+        WHERE {further}
+        ORDER BY {rank}
+        LIMIT 1
+    ) FROM levels
+    WHERE levels.priority IS NOT NULL
+)
+{select}
+"""
+
+# In the order of the levels, for the rows are joined to them one after the other.
+FOUND = """
+{each}
+LIMIT {most}
+"""
+
+
+def has_levels(words: Words) -> bool:
+    """Whether rows have a priority and can be scheduled ahead."""
+    return words.spec.has(Role.PRIORITY) and words.spec.has(Role.RETRY_AFTER)
+
+
+def with_levels(words: Words, select: str) -> str:
+    """`select`, which may read `levels`, a table of the priorities in order and a NULL behind them."""
+    rank, unfinished = words.rank(), words.unfinished()
+    return fill(
+        WITH_LEVELS,
+        {
+            "table": words.dialect.table(words.spec),
+            "rank": rank,
+            "unfinished": every(unfinished),
+            "further": every([*unfinished, in_levels(words, ">")]),
+            "select": select,
+        },
+    )
+
+
+def in_levels(words: Words, comparison: str = "=") -> str:
+    """The condition that a row's priority is that of the level, or compares otherwise to it."""
+    return f"{words.rank()} {comparison} levels.priority"
+
+
+def by_level(words: Words, rows: str, most: int) -> str:
+    """The first `most` ids that `rows`, a SELECT of ids that names `levels`, finds for the priorities in turn."""
+    found = fill(FOUND, {"each": words.dialect.each_level(words.spec, rows), "most": str(most)})
+    return with_levels(words, found)
