@@ -77,7 +77,10 @@ class Hands:
     def dropped(self, work: Work) -> Sequence[Work]:
         """A row is out of our hands and not settled: the rows of its key behind it, which must go back."""
         self.held.discard(work)
-        if self._lanes is None or not work.leads:
+        if self._lanes is None:
+            return ()
+        if not work.leads:
+            self._waiting -= self._lanes.forget(work.key, work)
             return ()
         return self._stepped_back(self._lanes.put_off(work.key))
 

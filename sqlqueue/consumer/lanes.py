@@ -79,6 +79,14 @@ class Lanes(Generic[W]):
         """The running row of this key left unsettled: the rows behind it, which must go back as well."""
         return () if key is None else tuple(self._waiting.pop(key))
 
+    def forget(self, key: Hashable, work: W) -> bool:
+        """A row that waits behind one of its key is not ours any more; whether it waited."""
+        line = self._waiting.get(key, deque())
+        if work not in line:
+            return False
+        line.remove(work)
+        return True
+
     def unblock(self, key: Hashable) -> None:
         """The row that held the key back was settled elsewhere."""
         self._blocked.pop(key, None)

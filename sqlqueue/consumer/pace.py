@@ -90,5 +90,6 @@ class Pace:
         return pause
 
     def recovered(self) -> None:
-        """A turn went through."""
-        self._backoff = 0.0
+        """The database answered again, to a look or to an extension: look now."""
+        if self._backoff:
+            self._backoff, self._next = 0.0, float("-inf")

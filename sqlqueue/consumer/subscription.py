@@ -146,6 +146,8 @@ class Subscription:
         """A worker's loop: take a row, run the handler, hand back what became of it."""
         ready, run, finish = self._hands.ready, self._runner.run, self.pump.finish
         while (work := ready.get()) is not None:
+            if work.delivery.lost:  # found out before its handler began
+                continue
             finished = run(work)
             if finished.stop is not None:
                 self._on_stop(finished.stop)  # first, so that the row that goes back is not claimed again

@@ -1,0 +1,168 @@
+"""A model of the hands: what one queue holds, what its workers may take, and how much more may be claimed."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from queue import Empty
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sqlqueue import Delivery
+from sqlqueue.clock import UTC
+from sqlqueue.consumer.handlers import Work
+from sqlqueue.consumer.hands import WAITING_BY_KEY, Hands
+from sqlqueue.strategies.base import Claim
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=5)
+
+
+class HandsModel(RuleBasedStateMachine):
+    """`waiting`: by key, the rows that stand behind the leading one; `leading`: those that a worker may have."""
+
+    @initialize(workers=st.integers(1, 3), prefetch=st.integers(0, 2), by_key=st.booleans())
+    def start(self, workers: int, prefetch: int, by_key: bool) -> None:
+        self.hands = Hands(workers=workers, prefetch=prefetch, by_key=by_key)
+        self.workers, self.by_key = workers, by_key
+        self.ids = 0
+        self.leading: dict[int, Work] = {}
+        self.waiting: dict[object, list[Work]] = {}
+        self.started: set[int] = set()
+        self.lost: set[int] = set()
+        self.failed: dict[object, int] = {}
+        self.given_back: list[Work] = []
+
+    # -- what the pump does -----------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.hands.room > 0)
+    @rule(key=st.sampled_from([None, "a", "b"]), data=st.data())
+    def rows_are_claimed(self, key: str | None, data: st.DataObject) -> None:
+        again = self.failed.get(key) if self.by_key and key not in self.busy else None
+        ids = [again] if again is not None and data.draw(st.booleans()) else []
+        for _ in range(data.draw(st.integers(1, self.hands.room)) - len(ids)):
+            self.ids += 1
+            ids.insert(0, self.ids)
+        works = [self.work(id, key) for id in ids]
+        for work in self.hands.in_order(works):
+            blocked = self.hands.blocked(work)
+            assert (blocked is not None) == self.is_held_back(work)
+            if blocked is not None:
+                assert blocked.id == self.failed[key]
+                continue
+            self.hands.take(work)
+            if self.by_key and key is not None and key in self.busy:
+                self.waiting.setdefault(key, []).append(work)
+            else:
+                self.leading[work.delivery.claim.id] = work
+
+    def work(self, id: int, key: str | None) -> Work:
+        claim = Claim(id=id, token=NOW, expires=NOW, attempt=1, row=())
+        return Work(Delivery("jobs", claim), key)
+
+    def is_held_back(self, work: Work) -> bool:
+        if not self.by_key or work.key is None or work.key in self.busy or work.key not in self.failed:
+            return False
+        return bool(self.failed[work.key] != work.delivery.claim.id)
+
+    @property
+    def busy(self) -> set[object]:
+        return {work.key for work in self.leading.values() if work.key is not None}
+
+    @precondition(lambda self: self.started)
+    @rule(data=st.data(), how=st.sampled_from(["settled", "retried", "dropped"]))
+    def a_row_comes_back_from_its_worker(self, data: st.DataObject, how: str) -> None:
+        self.leaves(self.leading[data.draw(st.sampled_from(sorted(self.started)))], how)
+
+    @precondition(lambda self: self.leading or any(self.waiting.values()))
+    @rule(data=st.data())
+    def a_row_is_found_lost(self, data: st.DataObject) -> None:
+        work = data.draw(st.sampled_from(sorted(self.hands.held, key=lambda work: int(work.delivery.claim.id))))
+        work.delivery.lose()
+        self.lost.add(work.delivery.claim.id)
+        self.leaves(work, "dropped")
+
+    def leaves(self, work: Work, how: str) -> None:
+        id, key = work.delivery.claim.id, work.key
+        behind: list[Work] = []
+        if id in self.leading:
+            del self.leading[id]
+            self.started.discard(id)
+            behind = self.waiting.pop(key, [])
+        else:
+            self.waiting[key].remove(work)
+        if how == "settled":
+            self.hands.settled(work)
+            self.failed.pop(key, None)
+            if behind:
+                self.leading[behind[0].delivery.claim.id] = behind[0]
+                self.waiting[key] = behind[1:]
+            return
+        back = self.hands.retried(work, LATER) if how == "retried" else self.hands.dropped(work)
+        if how == "retried" and self.by_key and key is not None:
+            self.failed[key] = id
+        assert list(back) == behind
+        self.go_back(behind)
+
+    @rule()
+    def the_queue_stops(self) -> None:
+        unstarted = [work for line in self.waiting.values() for work in line]
+        unstarted += [work for id, work in self.leading.items() if id not in self.started]
+        back = [work for work in self.hands.unstarted() if not work.delivery.lost]
+        assert sorted(map(id, back)) == sorted(map(id, unstarted))
+        self.waiting.clear()
+        for work in back:
+            self.leading.pop(work.delivery.claim.id, None)
+        self.go_back(back)
+
+    def go_back(self, works: Sequence[Work]) -> None:
+        """Rows that go back are settled by the next turn, one by one, and start nobody."""
+        for work in works:
+            assert list(self.hands.dropped(work)) == []
+
+    # -- what the workers do ----------------------------------------------------------------------------------
+
+    @rule()
+    def a_worker_asks_for_a_row(self) -> None:
+        try:
+            work = self.hands.ready.get_nowait()
+        except Empty:
+            assert set(self.leading) == self.started
+            return
+        assert work is not None
+        id = work.delivery.claim.id
+        if id in self.lost:
+            assert work.delivery.lost
+            return
+        assert work is self.leading[id]
+        assert id not in self.started
+        self.started.add(id)
+
+    # -- what always holds ------------------------------------------------------------------------------------
+
+    @invariant()
+    def what_is_held_is_what_the_model_holds(self) -> None:
+        waiting = [work for line in self.waiting.values() for work in line]
+        assert self.hands.held == {*self.leading.values(), *waiting}
+
+    @invariant()
+    def one_row_of_a_key_leads(self) -> None:
+        keys = [work.key for work in self.leading.values() if work.key is not None]
+        assert not self.by_key or len(keys) == len(set(keys))
+
+    @invariant()
+    def no_more_is_claimed_than_there_is_room_for(self) -> None:
+        waiting = sum(len(line) for line in self.waiting.values())
+        beyond = max(0, waiting - self.workers * WAITING_BY_KEY)
+        assert self.hands.room == self.hands.capacity - len(self.leading) - beyond
+
+
+def test_the_hands_hold_what_was_claimed_and_give_each_row_once() -> None:
+    run_state_machine_as_test(HandsModel, settings=settings(max_examples=150, stateful_step_count=40, deadline=None))
