@@ -109,6 +109,7 @@ class Lease:
         self._id_at, self._attempt_at = places[Role.ID], places.get(Role.ATTEMPT)
         self._lease = timedelta(seconds=seconds)
         self._precision = precision
+        self._due_precision = None if spec.has(Role.RETRY_AFTER) else precision
         self._cap, self._group = cap, group
         self.claim = _claim(words, self.returned, most, capped=cap is not None, goes_on=False)
         self._onward: Statement | None = None
@@ -258,7 +259,8 @@ class Lease:
     def _due(self, due: datetime | None, now: datetime) -> Any:
         # "At once" is just past this turn's *now*: its own claim takes the rows behind first, so that a row that
         # keeps asking cannot starve them.
-        return self._encode_due(round_up(now + timedelta(microseconds=1) if due is None else due, self._precision))
+        due = now + timedelta(microseconds=1) if due is None else due
+        return self._encode_due(round_up(due, self._due_precision))
 
     def _until(self, due: datetime | None) -> Any:
         return None if due is None else self._encode_lease(round_up(due, self._precision))
