@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Converter
-from sqlqueue.spec import ColumnSpec
+from sqlqueue.spec import NULLABLE, ColumnSpec
 from sqlqueue_postgres.adapters import Unreadable
 
 TEXT_TYPES = ("text", "character varying", "character", "citext", "name")
@@ -153,6 +153,11 @@ def misfit(column: ColumnSpec, facts: ColumnFacts, name: str) -> str | None:
     """Why a column of the database cannot hold the declared one, and the mend. `name` is the quoted column."""
     kind = kind_of(column)
     declared = getattr(column.type, "__name__", str(column.type))
+    if column.role in NULLABLE and not facts.nullable:
+        return (
+            "it is NOT NULL, and the role leaves it empty while nothing is to be said; run "
+            f"ALTER TABLE … ALTER COLUMN {name} DROP NOT NULL"
+        )
     if column.role in MOMENTS and kind is not None and kind.python is not datetime:
         return (
             f"it is declared as {declared}, and on PostgreSQL moments are kept as timestamptz only; "

@@ -141,6 +141,15 @@ def test_a_type_that_cannot_hold_the_declared_one_is_told_with_its_mend(dialect:
     assert dialect.misfit(due, facts("timestamp with time zone")) is None
 
 
+@pytest.mark.parametrize("role", [Role.LEASE, Role.PROCESSED_AT])
+def test_a_column_that_takes_no_null_is_told_where_its_role_writes_one(dialect: PostgresDialect, role: Role) -> None:
+    """SPEC 2: a wrong column stops the consumer at its start, not the row that is given back."""
+    empty = ColumnFacts(type="timestamp with time zone", nullable=False)
+    told = dialect.misfit(declared(field="held", type=datetime, optional=True, role=role), empty)
+    assert told is not None
+    assert 'ALTER COLUMN "held" DROP NOT NULL' in told
+
+
 @pytest.mark.parametrize(
     ("spec", "type_", "fits"),
     [
