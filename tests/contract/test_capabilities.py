@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.capabilities import CapabilitiesContract
+"""Capabilities, connections and judgement, on every database there is."""
+
+from sqlqueue.testing.contract import CapabilitiesContract
 
 
 class TestCapabilities(CapabilitiesContract):

@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.claims import ClaimsContract
+"""Claims and the forms of their rows, on every database there is."""
+
+from sqlqueue.testing.contract import ClaimsContract
 
 
 class TestClaims(ClaimsContract):

@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.clocks import ClocksContract
+"""Clocks, on every database there is."""
+
+from sqlqueue.testing.contract import ClocksContract
 
 
 class TestClocks(ClocksContract):

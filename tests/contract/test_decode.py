@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.decode import DecodeContract
+"""Rows that cannot be read, on every database there is."""
+
+from sqlqueue.testing.contract import DecodeContract
 
 
 class TestDecode(DecodeContract):

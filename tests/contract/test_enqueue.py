@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.enqueue import EnqueueContract
+"""Enqueueing, on every database there is."""
+
+from sqlqueue.testing.contract import EnqueueContract
 
 
 class TestEnqueue(EnqueueContract):

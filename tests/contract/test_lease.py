@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.lease import LeaseContract
+"""Leases at work, on every database there is."""
+
+from sqlqueue.testing.contract import LeaseContract
 
 
 class TestLease(LeaseContract):

@@ -1,7 +1,8 @@
+"""Rows that others have locked, on the databases with row locks."""
+
 import pytest
 
-from sqlqueue.testing.contract.harness import Database
-from sqlqueue.testing.contract.locked import RowLockContract
+from sqlqueue.testing.contract import Database, RowLockContract
 
 
 class TestRowLocks(RowLockContract):

@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.moments import MomentsContract
+"""Conditions on moments, on every database there is."""
+
+from sqlqueue.testing.contract import MomentsContract
 
 
 class TestMoments(MomentsContract):

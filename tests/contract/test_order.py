@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.order import OrderContract
+"""The claim order and the order by key, on every database there is."""
+
+from sqlqueue.testing.contract import OrderContract
 
 
 class TestOrder(OrderContract):

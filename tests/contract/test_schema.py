@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.schema import SchemaContract
+"""The checks at a start, on every database there is."""
+
+from sqlqueue.testing.contract import SchemaContract
 
 
 class TestSchema(SchemaContract):

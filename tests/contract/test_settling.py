@@ -1,4 +1,6 @@
-from sqlqueue.testing.contract.settling import SettlingContract
+"""Settlements, on every database there is."""
+
+from sqlqueue.testing.contract import SettlingContract
 
 
 class TestSettling(SettlingContract):

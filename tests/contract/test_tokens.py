@@ -1,6 +1,6 @@
 """The lease's tokens, on every database there is."""
 
-from sqlqueue.testing.contract.tokens import TokensContract
+from sqlqueue.testing.contract import TokensContract
 
 
 class TestTokens(TokensContract):

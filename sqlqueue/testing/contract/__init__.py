@@ -1,0 +1,63 @@
+"""What every dialect must do: classes of tests for pytest, which a dialect's own tests subclass.
+
+    import pytest
+    from sqlqueue.testing import contract
+
+    @pytest.fixture
+    def database(tmp_path):             # a `contract.Database`: empty, one for each test
+        with fresh_database(tmp_path) as database:
+            yield database
+
+    class TestCapabilities(contract.CapabilitiesContract): ...
+    class TestMoments(contract.MomentsContract): ...
+    class TestSchema(contract.SchemaContract): ...
+    class TestClaims(contract.ClaimsContract): ...
+    class TestTokens(contract.TokensContract): ...
+    class TestLease(contract.LeaseContract): ...
+    class TestSettling(contract.SettlingContract): ...
+    class TestDecode(contract.DecodeContract): ...
+    class TestClocks(contract.ClocksContract): ...
+    class TestEnqueue(contract.EnqueueContract): ...
+    class TestOrder(contract.OrderContract): ...
+    class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
+
+Read them in this order when something fails: the first try the border call by call, the later ones run consumers on
+it. The tables are made by the dialect's own DDL, and other programs write to them in plain SQL that any database takes:
+`?` is the placeholder, which `Database.execute` turns into the driver's. No test sleeps; time is a manual clock's.
+"""
+
+from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
+from sqlqueue.testing.contract.capabilities import CapabilitiesContract
+from sqlqueue.testing.contract.claims import ClaimsContract
+from sqlqueue.testing.contract.clocks import ClocksContract
+from sqlqueue.testing.contract.decode import DecodeContract
+from sqlqueue.testing.contract.enqueue import EnqueueContract
+from sqlqueue.testing.contract.harness import Contract, Database, Holder, created, shown, stored
+from sqlqueue.testing.contract.lease import LeaseContract
+from sqlqueue.testing.contract.locked import RowLockContract
+from sqlqueue.testing.contract.moments import MomentsContract
+from sqlqueue.testing.contract.order import OrderContract
+from sqlqueue.testing.contract.schema import SchemaContract
+from sqlqueue.testing.contract.settling import SettlingContract
+from sqlqueue.testing.contract.tokens import TokensContract
+
+__all__ = [
+    "CapabilitiesContract",
+    "ClaimsContract",
+    "ClocksContract",
+    "Contract",
+    "Database",
+    "DecodeContract",
+    "EnqueueContract",
+    "Holder",
+    "LeaseContract",
+    "MomentsContract",
+    "OrderContract",
+    "RowLockContract",
+    "SchemaContract",
+    "SettlingContract",
+    "TokensContract",
+    "created",
+    "shown",
+    "stored",
+]

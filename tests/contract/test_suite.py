@@ -1,0 +1,47 @@
+"""The suite as a package that others install."""
+
+import subprocess
+import sys
+
+from sqlqueue.testing import contract
+from tests.contract import (
+    test_capabilities,
+    test_claims,
+    test_clocks,
+    test_decode,
+    test_enqueue,
+    test_lease,
+    test_moments,
+    test_order,
+    test_schema,
+    test_settling,
+    test_tokens,
+)
+
+MODULES = (
+    test_capabilities,
+    test_claims,
+    test_clocks,
+    test_decode,
+    test_enqueue,
+    test_lease,
+    test_moments,
+    test_order,
+    test_schema,
+    test_settling,
+    test_tokens,
+)
+
+
+def test_the_tools_for_tests_need_no_pytest_and_the_suite_does() -> None:
+    program = "import sys, sqlqueue.testing; print('pytest' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert shown == "False\n"
+
+
+def test_every_class_of_the_suite_runs_on_every_database_there_is() -> None:
+    classes = {one for name in contract.__all__ if name.endswith("Contract") for one in [getattr(contract, name)]}
+    run = {
+        base for module in MODULES for one in vars(module).values() if isinstance(one, type) for base in one.__bases__
+    }
+    assert classes - run == {contract.RowLockContract}
