@@ -13,6 +13,7 @@ from uuid import UUID
 
 import attrs
 from cattrs import Converter
+from cattrs.errors import StructureHandlerNotFoundError
 from cattrs.preconf.json import configure_converter
 
 from sqlqueue.errors import DecodeError, EncodeError
@@ -30,10 +31,15 @@ class Codec(Protocol):
         ...
 
 
+def _unknown(kind: Any) -> Any:
+    # Older releases of cattrs hand out a hook that only fails when a message comes.
+    raise StructureHandlerNotFoundError(f"Unsupported type: {kind!r}. Register a structure hook for it.", kind)
+
+
 def make_converter() -> Converter:
     """A cattrs converter for JSON: what it writes comes back the same, or is refused; wrong types are never turned
     into others."""
-    converter = Converter(forbid_extra_keys=False)
+    converter = Converter(forbid_extra_keys=False, structure_fallback_factory=_unknown)
     configure_converter(converter)
     converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode("ascii"))
     converter.register_structure_hook(bytes, lambda value, _: base64.b64decode(value, validate=True))
