@@ -215,9 +215,10 @@ class Dialect(ABC):
     def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
         """One condition, exact whoever wrote the value: `moment` is not NULL and not after `now`."""
 
-    def each_level(self, spec: TableSpec, rows: str) -> str:
+    def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
         """A SELECT of the column `id`: what `rows`, a SELECT of the table's ids that names columns of `levels`, finds
-        for each row of `levels` in turn, and for no more of them than a LIMIT behind it asks for."""
+        for each row of `levels` in turn. Its rows come in `order`, keys of the table with the level's first, and
+        where the database can for no more levels than a LIMIT behind it asks for."""
         return fill(EACH_LEVEL, {"rows": rows})
 
     def read(self, column: ColumnSpec, expression: str) -> str:

@@ -50,6 +50,8 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
             f"{where}: there is no such table; create it with your migrations or Broker.create_tables(): Broker.ddl() "
             "prints the statements"
         )
+    # A claim that looks for due rows in the order of priorities looks for those that there are.
+    never_null = (Role.RETRY_AFTER, Role.PRIORITY) if spec.has(Role.RETRY_AFTER) else ()
     for column in spec.columns:
         fact = facts.get(column.name)
         if fact is None:
@@ -61,7 +63,7 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
         if misfit:
             role = f", role {column.role.value!r}" if column.role else ""
             raise SchemaError(f"{where}: column {column.name!r}{role}: {misfit}")
-        if column.optional or fact.nullable is False or column.role is not Role.RETRY_AFTER:
+        if column.optional or fact.nullable is False or column.role not in never_null:
             continue
         log.warning(
             "%s: column %r may be NULL, but is declared as never NULL: rows with NULL there are never claimed; "

@@ -65,8 +65,9 @@ class SQLiteDialect(Dialect):
     def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
         return fragments.ended(moment, column, now)
 
-    def each_level(self, spec: TableSpec, rows: str) -> str:
-        return fragments.each_level(self.table(spec), self.quote(spec.id.name), rows)
+    def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
+        id = f"{self.quote(spec.name)}.{self.quote(spec.id.name)}"
+        return fragments.each_level(self.table(spec), id, rows, order)
 
     # -- values -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ order, so nothing is hidden for ever. Known limits: with a blank in place of the
 much late, and a `Z` within the second.
 """
 
+from collections.abc import Sequence
+
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite.values import is_a, is_number
@@ -111,15 +113,18 @@ def _spelled_t(words: dict[str, str], day: str) -> str:
     return fill(SPELLED_T, {"moment": words["moment"], "day": words[day]})
 
 
-# There is no LATERAL; CROSS JOIN keeps its order, and the list is made anew for each level.
+# There is no LATERAL: the list is made anew for each level, and has no order. What all levels found is sorted: no more
+# than a claim's rows for each priority.
 EACH_LEVEL = """
-SELECT found.{id} AS id FROM levels
-CROSS JOIN {table} AS found
-WHERE found.{id} IN (
+SELECT {id} AS id FROM levels
+CROSS JOIN {table}
+WHERE {id} IN (
     {rows}
 )
+ORDER BY {order}
 """
 
 
-def each_level(table: str, id: str, rows: str) -> str:
-    return fill(EACH_LEVEL, {"table": table, "id": id, "rows": rows})
+def each_level(table: str, id: str, rows: str, order: Sequence[str]) -> str:
+    """The ids that `rows` finds for each level, in order."""
+    return fill(EACH_LEVEL, {"table": table, "id": id, "rows": rows, "order": ", ".join(order)})

@@ -8,12 +8,13 @@ from sqlqueue.column import Role
 from sqlqueue.sql import fill
 from sqlqueue.words import Words, every
 
-# The priorities there are, smallest first, each found by one step into the index; no more than are asked for.
+# The priorities there are, smallest first, each found by one step into the index; no more than are asked for. A NULL,
+# in a column that was declared to have none, is passed over: it would stand before them all, or behind.
 WITH_LEVELS = """
 WITH RECURSIVE levels(priority) AS (
     SELECT * FROM (
         SELECT {rank} FROM {table}
-        WHERE {unfinished}
+        WHERE {any}
         ORDER BY {rank}
         LIMIT 1
     ) AS first_level
@@ -29,7 +30,7 @@ WITH RECURSIVE levels(priority) AS (
 {select}
 """
 
-# In the order of the levels, for the rows are joined to them one after the other.
+# In claim order, which the dialect sees to.
 FOUND = """
 {each}
 LIMIT {most}
@@ -49,7 +50,7 @@ def with_levels(words: Words, select: str) -> str:
         {
             "table": words.dialect.table(words.spec),
             "rank": rank,
-            "unfinished": every(unfinished),
+            "any": every([*unfinished, f"{rank} IS NOT NULL"]),
             "further": every([*unfinished, in_levels(words, ">")]),
             "select": select,
         },
@@ -63,5 +64,5 @@ def in_levels(words: Words, comparison: str = "=") -> str:
 
 def by_level(words: Words, rows: str, most: int) -> str:
     """The first `most` ids that `rows`, a SELECT of ids that names `levels`, finds for the priorities in turn."""
-    found = fill(FOUND, {"each": words.dialect.each_level(words.spec, rows), "most": str(most)})
+    found = fill(FOUND, {"each": words.dialect.each_level(words.spec, rows, words.order()), "most": str(most)})
     return with_levels(words, found)

@@ -15,7 +15,7 @@ from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
 from sqlqueue.spec import spec_of
 from sqlqueue.testing.clock import ManualClock
-from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, created, shown
+from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, created, shown
 from sqlqueue.testing.contract.tables import CountedJob, Job, KeyedJob, RankedJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
@@ -76,6 +76,32 @@ class OrderContract(Contract):
             database.execute("INSERT INTO ranked_jobs (priority, payload) VALUES (?, ?)", priority, f'"{name}"')
         drain(broker)
         assert list("abcd") == handled
+
+    def test_a_claim_of_fewer_rows_than_it_may_take_takes_the_first_in_claim_order(
+        self, broker: Broker, clock: ManualClock
+    ) -> None:
+        """SUITE 3"""
+        queue = created(broker, RankedJob, clock)
+        now = clock.now()
+        ids = {
+            name: queue.enqueue(name, priority=priority, at=now - timedelta(seconds=ago))
+            for name, priority, ago in [("f", 2, 9), ("e", 1, 1), ("d", 1, 2), ("c", 1, 3), ("b", 0, 1), ("a", 0, 2)]
+        }
+        holder = Holder(queue, most=10)
+        claimed = [[claim.id for claim in holder.claim(limit)] for limit in (1, 2, 1, 1, 5)]
+        assert [[ids[name] for name in names] for names in ("a", "bc", "d", "e", "f")] == claimed
+
+    def test_a_row_without_a_priority_that_every_row_should_have_keeps_no_other_from_being_handled(
+        self, database: Database, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """SUITE 3: a start says that such rows are not claimed."""
+        created(broker, UNRANKED)
+        handled = _remembered(broker.queue(RankedJob))
+        for name, priority in [("odd", None), ("b", 1), ("a", 0)]:
+            database.execute("INSERT INTO ranked_jobs (priority, payload) VALUES (?, ?)", priority, f'"{name}"')
+        drain(broker)
+        assert handled == ["a", "b"]
+        assert [line for line in caplog.messages if "'priority' may be NULL" in line] != []
 
     def test_a_row_hidden_until_later_is_handled_when_it_falls_due_and_not_before(
         self, broker: Broker, clock: ManualClock, recorder: Recorder

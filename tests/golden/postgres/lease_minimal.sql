@@ -1,0 +1,77 @@
+-- sqlqueue: claim by lease
+WITH due AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT "jobs"."id" AS id FROM "jobs"
+        WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
+        ORDER BY "jobs"."id"
+        LIMIT 16
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS waiting
+    LIMIT $2
+)
+UPDATE "jobs"
+SET "locked_until" = $3
+FROM due
+WHERE "jobs"."id" = due.id
+RETURNING "jobs"."id", "jobs"."payload"::text;
+
+-- sqlqueue: claim by lease, onward
+WITH due AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT "jobs"."id" AS id FROM "jobs"
+        WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
+          AND ("jobs"."id") >= ($2)
+        ORDER BY "jobs"."id"
+        LIMIT 16
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS waiting
+    LIMIT $3
+)
+UPDATE "jobs"
+SET "locked_until" = $4
+FROM due
+WHERE "jobs"."id" = due.id
+RETURNING "jobs"."id", "jobs"."payload"::text;
+
+-- sqlqueue: acknowledge
+DELETE FROM "jobs"
+USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "jobs"
+SET "locked_until" = given.due
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
+
+-- sqlqueue: release
+UPDATE "jobs"
+SET "locked_until" = given.until
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
+
+-- sqlqueue: extend
+UPDATE "jobs"
+SET "locked_until" = $1
+FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
+
+-- sqlqueue: look ahead
+SELECT NULL AS due, TRUE AS hidden, (
+    SELECT "jobs"."id" AS id FROM "jobs"
+    WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
+    ORDER BY "jobs"."id"
+    LIMIT 1
+) IS NOT NULL AS passed_over;
+
+-- sqlqueue: is it gone
+SELECT "jobs"."id" FROM "jobs"
+WHERE "jobs"."id" = $1;
+
+-- sqlqueue: is it unfinished
+SELECT "jobs"."id" FROM "jobs"
+WHERE "jobs"."id" = $1 AND TRUE;

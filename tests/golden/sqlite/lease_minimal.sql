@@ -1,0 +1,56 @@
+-- sqlqueue: claim by lease
+WITH due AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT "jobs"."id" AS id FROM "jobs"
+        WHERE ("jobs"."locked_until" IS NULL OR ("jobs"."locked_until" IS NOT NULL AND CASE
+          WHEN substr("jobs"."locked_until", 11, 1) = 'T' OR substr("jobs"."locked_until", -1) = 'Z' OR substr("jobs"."locked_until", -6, 1) IN ('+', '-')
+          THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "jobs"."locked_until"), "jobs"."locked_until") ELSE "jobs"."locked_until" END <= ?1))
+        ORDER BY "jobs"."id"
+        LIMIT 16
+    ) AS waiting
+    LIMIT ?2
+)
+UPDATE "jobs"
+SET "locked_until" = ?3
+FROM due
+WHERE "jobs"."id" = due.id
+RETURNING "jobs"."id", "jobs"."payload";
+
+-- sqlqueue: acknowledge
+DELETE FROM "jobs"
+WHERE "jobs"."id" = ?1 AND "jobs"."locked_until" = ?2
+RETURNING "jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "jobs"
+SET "locked_until" = ?1
+WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+RETURNING "jobs"."id";
+
+-- sqlqueue: release
+UPDATE "jobs"
+SET "locked_until" = ?1
+WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+RETURNING "jobs"."id";
+
+-- sqlqueue: extend
+UPDATE "jobs"
+SET "locked_until" = ?1
+WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+RETURNING "jobs"."id";
+
+-- sqlqueue: look ahead
+SELECT NULL AS due, (
+    SELECT "jobs"."id" AS id FROM "jobs"
+    WHERE TRUE
+    ORDER BY "jobs"."id"
+    LIMIT 1
+) IS NOT NULL AS hidden, FALSE AS passed_over;
+
+-- sqlqueue: is it gone
+SELECT "jobs"."id" FROM "jobs"
+WHERE "jobs"."id" = ?1;
+
+-- sqlqueue: is it unfinished
+SELECT "jobs"."id" FROM "jobs"
+WHERE "jobs"."id" = ?1 AND TRUE;
