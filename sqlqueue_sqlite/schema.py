@@ -99,21 +99,21 @@ def lacks_index(connection: Connection, statement: Statement, spec: TableSpec) -
     for _, parent, _, detail in _explain(connection, EXPLAIN_QUERY_PLAN, statement):
         steps.setdefault(parent, []).append(detail)
     walk_helps = not spec.has(Role.GROUP) and not spec.has(Role.PROCESSED_AT)
-    return any(_suffers(details, spec.name, walk_helps) for details in steps.values())
+    return any(_suffers(details, spec, walk_helps) for details in steps.values())
 
 
-def _suffers(details: Sequence[str], table: str, walk_helps: bool) -> bool:
-    reads = [detail for detail in details if _reads_many(detail, table)]
+def _suffers(details: Sequence[str], spec: TableSpec, walk_helps: bool) -> bool:
+    reads = [detail for detail in details if _reads_many(detail, spec)]
     if any(_SORT.match(detail) for detail in details):
         return bool(reads)
     return not walk_helps and any(detail.startswith("SCAN") and " USING " not in detail for detail in reads)
 
 
-def _reads_many(detail: str, table: str) -> bool:
+def _reads_many(detail: str, spec: TableSpec) -> bool:
     """Whether a step of the plan reads the table other than one row by its id."""
     plain = detail.replace("SCAN TABLE ", "SCAN ").replace("SEARCH TABLE ", "SEARCH ")  # before SQLite 3.36
-    by_id = "USING INTEGER PRIMARY KEY (rowid=?)" in plain
-    return not by_id and f"{plain} ".startswith((f"SCAN {table} ", f"SEARCH {table} "))
+    by_id = plain.endswith(("USING INTEGER PRIMARY KEY (rowid=?)", f"({spec.id.name}=?)"))
+    return not by_id and f"{plain} ".startswith((f"SCAN {spec.name} ", f"SEARCH {spec.name} "))
 
 
 def _explain(connection: Connection, how: str, statement: Statement) -> list[Row]:
