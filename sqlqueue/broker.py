@@ -63,7 +63,7 @@ class Broker:
         self.closed = False
         self._queues: dict[tuple[int, str | None], Queue] = {}
         self._lock = threading.Lock()
-        self._listeners: list[Listener] = []
+        self._listeners: dict[int, list[Listener]] = {}  # by process: in a forked child the parent's have no threads
         self._pools: dict[int, Pool] = {}
 
     def __repr__(self) -> str:
@@ -126,6 +126,7 @@ class Broker:
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()
+        self._tell(Hint())  # an idle consumer would not notice
 
     # -- tables -----------------------------------------------------------------------------------------------
 
@@ -156,12 +157,15 @@ class Broker:
 
     def wake(self, queue: Queue) -> None:
         """Tell this process's consumers that the queue has a new row."""
-        for listener in tuple(self._listeners):
-            listener(Hint(queue.spec.full_name, queue.group or ""))
+        self._tell(Hint(queue.spec.full_name, queue.group or ""))
+
+    def _tell(self, hint: Hint) -> None:
+        for listener in tuple(self._listeners.get(os.getpid(), ())):
+            listener(hint)
 
     def listen(self, listener: Listener) -> None:
         """Have `listener` called for every row that is enqueued through this broker."""
-        self._listeners.append(listener)
+        self._listeners.setdefault(os.getpid(), []).append(listener)
 
     def unlisten(self, listener: Listener) -> None:
-        self._listeners.remove(listener)
+        self._listeners[os.getpid()].remove(listener)

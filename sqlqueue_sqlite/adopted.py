@@ -10,6 +10,7 @@ from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue_sqlite.connection import text_or_bytes
+from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
 
 T = TypeVar("T")
@@ -64,7 +65,8 @@ class AdoptedConnection:
         theirs = self.driver.text_factory
         self.driver.text_factory = text_or_bytes
         try:
-            yield cursor
+            with fork_gate:
+                yield cursor
         finally:
             self.driver.text_factory = theirs
             cursor.close()

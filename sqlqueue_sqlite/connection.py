@@ -9,6 +9,7 @@ from typing import TypeVar
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
+from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.handles import Handle
 from sqlqueue_sqlite.patience import Patience, patiently
 from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
@@ -93,7 +94,8 @@ class PooledConnection:
     def _set_durable(self, durable: bool) -> None:
         durable = durable or not self._wal
         if durable is not self._durable:
-            self._cursor.execute(SYNCHRONOUS[durable])
+            with fork_gate:
+                self._cursor.execute(SYNCHRONOUS[durable])
             self._durable = durable
 
     def _transaction(self, begin: str, work: Callable[[], T]) -> T:
@@ -115,13 +117,14 @@ class PooledConnection:
 
     def _once(self, attempt: Callable[[], T]) -> T:
         done = False
-        try:
-            result = attempt()
-            done = True
-            return result
-        finally:
-            if not done:
-                self._roll_back()
+        with fork_gate:
+            try:
+                result = attempt()
+                done = True
+                return result
+            finally:
+                if not done:
+                    self._roll_back()
 
     def _roll_back(self) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Any
 from weakref import WeakSet
 
 from sqlqueue.errors import SchemaError, Unsupported
+from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.location import Location
 from sqlqueue_sqlite.trouble import READONLY, primary
 
@@ -61,27 +62,29 @@ def open_handle(location: Location) -> Handle:
     obstacle = location.obstacle()
     if obstacle:
         raise SchemaError(f"cannot open the SQLite database {location.shown}: {obstacle}")
-    try:
-        handle = sqlite3.connect(
-            location.name,
-            timeout=0,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=CACHED_STATEMENTS,
-            uri=location.uri,
-            factory=Handle,
-        )
-    except sqlite3.Error as error:
-        raise named(error, location) from None
-    _open.add(handle)
-    handle.execute(TEMPORARY_IN_MEMORY)
+    with fork_gate:
+        try:
+            handle = sqlite3.connect(
+                location.name,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=CACHED_STATEMENTS,
+                uri=location.uri,
+                factory=Handle,
+            )
+        except sqlite3.Error as error:
+            raise named(error, location) from None
+        _open.add(handle)
+        handle.execute(TEMPORARY_IN_MEMORY)
     return handle
 
 
 def close_handle(handle: Handle) -> None:
     """Close a connection that this process opened."""
-    _open.discard(handle)
-    handle.close()
+    with fork_gate:
+        _open.discard(handle)
+        handle.close()
 
 
 def named(error: sqlite3.Error, location: Location) -> sqlite3.Error:
@@ -110,4 +113,5 @@ def use_wal(handle: Handle) -> bool:
 
 def _journal(handle: Handle, pragma: str) -> str:
     # All of the rows: a statement left half way holds a lock.
-    return str(handle.execute(pragma).fetchall()[0][0])
+    with fork_gate:
+        return str(handle.execute(pragma).fetchall()[0][0])

@@ -13,6 +13,7 @@ from sqlqueue.errors import SchemaError
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue_sqlite import moments
+from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.fragments import NOW_TEXT
 from sqlqueue_sqlite.patience import Patience, patiently
 from sqlqueue_sqlite.trouble import READONLY, primary
@@ -78,11 +79,12 @@ def check_writable(connection: Connection, shown: str) -> None:
 
 
 def _write_nothing(driver: sqlite3.Connection) -> None:
-    driver.execute("BEGIN IMMEDIATE")
-    try:
-        driver.execute(WRITE)
-    finally:
-        driver.execute("ROLLBACK")
+    with fork_gate:
+        driver.execute("BEGIN IMMEDIATE")
+        try:
+            driver.execute(WRITE)
+        finally:
+            driver.execute("ROLLBACK")
 
 
 def read_clock(connection: Connection) -> datetime:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sqlqueue.dialect import Hint
 from sqlqueue.errors import SQLQueueError
+from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.handles import Handle, close_handle, open_handle
 from sqlqueue_sqlite.location import Location
 from sqlqueue_sqlite.patience import uneven
@@ -73,7 +74,8 @@ class DataVersionWaker:
         if self._handle is None:
             self._handle = open_handle(self._location)
         # All of the rows: a statement left half way holds a lock.
-        version = self._handle.execute(DATA_VERSION).fetchall()[0][0]
+        with fork_gate:
+            version = self._handle.execute(DATA_VERSION).fetchall()[0][0]
         if version != self._seen:
             self._seen = version
             self._wake(Hint())

@@ -1,6 +1,8 @@
 """Child processes that a test talks with: lines out, lines in, every wait with a limit."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -72,12 +74,17 @@ class Child:
 def child(module: str, url: str, **options: Any) -> Iterator[Child]:
     """Run `module` with a URL and options as JSON; it is killed when the test leaves, if it still runs."""
     command = [sys.executable, "-m", module, url, json.dumps(options)]
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     made = Child(process)
     try:
         yield made
     finally:
-        process.kill()
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # and what it forked
+        except ProcessLookupError:
+            pass
         process.wait()
         made._reader.join(LIMIT)
         for stream in (process.stdin, process.stdout):
