@@ -1,0 +1,88 @@
+"""A table with many rows that nobody may claim now and ten that are due, and the calls that a consumer makes on it."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from sqlqueue import Broker, Queue, Role
+from sqlqueue.dialect import Connection, Row
+from sqlqueue.sql import Call
+from sqlqueue.testing import ManualClock
+from sqlqueue.testing.contract import Holder, created
+from sqlqueue.testing.contract.tables import CountedJob, FullJob, KeptJob, RankedJob
+
+#: Rows that are scheduled ahead, and as many that are processed or parked where the table keeps such.
+MANY = 30_000
+DUE = 10
+
+#: The declarations, by the shape of their claim: due times; with finished rows kept; with priorities; with all of it.
+DECLARED = [CountedJob, KeptJob, RankedJob, FullJob]
+
+
+@attrs.define
+class Overheard:
+    """A connection that remembers the calls that it runs."""
+
+    connection: Connection
+    calls: list[Call] = attrs.field(factory=list)
+
+    @property
+    def driver(self) -> Any:
+        return self.connection.driver
+
+    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        self.calls += calls
+        return self.connection.run(calls, durable=durable)
+
+    def insert_many(self, *_: Any, **__: Any) -> int:
+        raise NotImplementedError
+
+
+def filled(broker: Broker, declared: type, clock: ManualClock) -> Queue:
+    """The queue with its backlog; of two groups, where there are groups, and five priorities."""
+    queue = created(broker, declared, clock, group="mail" if declared is FullJob else None)
+    assert queue.enqueue_many(_rows(queue, MANY)) > MANY
+    if queue.group:
+        other = broker.queue(queue.spec, "bills")
+        other.enqueue_many(_rows(other, MANY // 10))
+    return queue
+
+
+def _rows(queue: Queue, many: int) -> Iterator[Any]:
+    assert isinstance(queue.spec.clock, ManualClock)
+    now = queue.spec.clock.now()
+    for number in range(many):
+        yield _row(queue, number, due_at=now + timedelta(hours=1, seconds=number))
+    if queue.spec.has(Role.PROCESSED_AT):
+        for number in range(many // 2):
+            yield _row(queue, number, due_at=now - timedelta(seconds=number), done_at=now)
+            yield _row(queue, number, due_at=now - timedelta(seconds=number), error="broken")
+    for number in range(DUE):
+        yield _row(queue, number, due_at=now - timedelta(seconds=number))
+
+
+def _row(queue: Queue, number: int, **fields: Any) -> Any:
+    if queue.spec.has(Role.PRIORITY):
+        fields["priority"] = number % 5
+    if queue.group:
+        fields |= {"account": f"a{number % 100}", "queue_name": queue.group}
+    assert queue.spec.row_class is not None
+    return queue.spec.row_class(payload=f'{{"number": {number}}}', **fields)
+
+
+def calls_of_a_look(queue: Queue) -> tuple[Call, Call]:
+    """The claim of 16 rows, which finds ten, and the look ahead that follows; as they run, and undone."""
+    holder = Holder(queue, most=16, cap=5 if queue.spec.has(Role.ATTEMPT) else None)
+    with queue.broker.pool.connection() as connection:
+        connection.driver.execute("BEGIN")
+        adopted = queue.broker.dialect.adopt(connection.driver)
+        assert adopted is not None
+        overheard = Overheard(adopted)
+        assert len(holder.lease.turn(overheard, [], 16, holder.clock.now()).claims) == DUE
+        ahead = holder.lease.look_ahead(overheard, holder.clock.now())
+        connection.driver.execute("ROLLBACK")
+    assert ahead.due == holder.clock.now() + timedelta(hours=1)
+    claim, look = overheard.calls
+    return claim, look

@@ -1,0 +1,71 @@
+"""What a look costs on PostgreSQL, beside rows that are scheduled ahead, processed or parked."""
+
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any
+
+import psycopg
+import pytest
+
+from sqlqueue import Broker
+from sqlqueue.sql import Call
+from sqlqueue.testing import ManualClock
+from tests.plans.backlog import DECLARED, calls_of_a_look, filled
+from tests.support.database import Database
+
+#: Buffers that finding the rows may read. Writing the ten that are found comes on top, whatever stands beside them.
+MOST_BUFFERS = 100
+
+# The one that we recommend, beside that of the primary key.
+CLAIM_INDEX = """
+SELECT indexname FROM pg_indexes
+WHERE schemaname = current_schema() AND tablename = ? AND indexname NOT LIKE '%_pkey'
+"""
+
+Plan = Mapping[str, Any]
+
+
+@pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"))
+def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
+    postgres_database: Database, declared: type
+) -> None:
+    """PAINS 21: planned for its values or for any, with statistics or before there are any."""
+    with Broker(postgres_database.url) as broker:
+        queue = filled(broker, declared, ManualClock())
+        claim, look = calls_of_a_look(queue)
+        connection = postgres_database.connect()
+        ((index,),) = postgres_database.execute(CLAIM_INDEX, queue.spec.name)
+        for prepare in ("SELECT 1", "ANALYZE"):
+            connection.execute(prepare)
+            for mode in ("force_custom_plan", "force_generic_plan"):
+                (due,) = [
+                    node for node in _nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE due"
+                ]
+                for plan in (due, _explain(connection, look, mode)):
+                    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
+                    assert {"Seq Scan"} & {node["Node Type"] for node in _nodes(plan)} == set()
+                    assert _indexes(plan) == {index}
+
+
+def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
+    """The plan of a call that is run and undone, with what each of its nodes read."""
+    values = call.statement.bind(call.values)
+    execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look({', '.join(['%s'] * len(values))})"
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        connection.execute(f"PREPARE look AS {call.statement.text}")
+        row = psycopg.ClientCursor(connection).execute(execute, values).fetchone()
+        connection.execute("DEALLOCATE look")
+    assert row is not None
+    plan: Plan = row[0][0]["Plan"]
+    return plan
+
+
+def _nodes(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _indexes(plan: Plan) -> set[str]:
+    return {node["Index Name"] for node in _nodes(plan) if "Index Name" in node}
