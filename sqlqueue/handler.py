@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import attrs
 
@@ -144,10 +144,14 @@ def _signature(function: Callable[..., Any], where: str) -> tuple[bool, Any]:
         raise DeclarationError(f"{where}: takes {signature}; a handler is called as f(message) or f(message, delivery)")
     second = positional[1] if len(positional) > 1 else None
     takes_delivery = second is not None and (
-        second in required or second.name == "delivery" or hints.get(second.name) is Delivery
+        second in required or second.name == "delivery" or _is_delivery(hints.get(second.name))
     )
     kind = hints.get(positional[0].name, Any) if positional else Any
     return takes_delivery, kind
+
+
+def _is_delivery(hint: Any) -> bool:
+    return hint is Delivery or Delivery in get_args(hint)  # Python 3.10 adds None where that is the default
 
 
 def _called(function: Any) -> Any:
