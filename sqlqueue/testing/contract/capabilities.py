@@ -13,6 +13,7 @@ from sqlqueue.clock import UTC
 from sqlqueue.dialect import Hint, Trouble
 from sqlqueue.errors import DeclarationError
 from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.statements import insert
 from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
@@ -125,6 +126,45 @@ class CapabilitiesContract(Contract):
             assert shown(database, queue, "id") == [("1",), ("2",)]
             connection.run([Call(UPDATE)], durable=False)
         assert shown(database, queue, "payload") == [("z",), ("z",)]
+
+    def test_what_follows_many_rows_belongs_to_their_transaction_and_runs_only_where_there_are_any(
+        self, database: Database, broker: Broker
+    ) -> None:
+        spec = created(broker, NamedJob).spec
+        statement = insert(broker.dialect, spec, spec.columns, returning=False)
+        rows = [("1", None, "x"), ("2", None, "y")]
+        with broker.pool.connection() as connection:
+            for given, then in ((rows, NONSENSE), ([*rows, rows[0]], UPDATE)):
+                with pytest.raises(Exception, match=r"."):
+                    connection.insert_many(statement, spec, spec.columns, given, then=[Call(then)])
+            assert connection.run([Call(COUNT)]) == [[(0,)]]
+            assert connection.insert_many(statement, spec, spec.columns, iter([]), then=[Call(NONSENSE)]) == 0
+            assert connection.insert_many(statement, spec, spec.columns, iter(rows), then=[Call(UPDATE)]) == 2
+        assert shown(database, broker.queues[0], "id", "payload") == [("1", "z"), ("2", "z")]
+
+    def test_a_lent_connection_goes_back_as_it_came_whatever_its_borrower_left(
+        self, database: Database, open_broker: OpenBroker
+    ) -> None:
+        broker = open_broker(pool_size=1)
+        queue = created(broker, NamedJob)
+        with broker.pool.connection() as connection:
+            connection.driver.execute("BEGIN")
+            connection.driver.execute("INSERT INTO named_jobs (id, payload) VALUES ('0', 'left')")
+        with broker.pool.connection() as connection:
+            connection.run([Call(INSERT)])
+        assert shown(database, queue, "id") == [("1",)]
+
+    def test_a_connection_beside_the_pool_serves_while_all_of_the_pool_is_lent(
+        self, database: Database, open_broker: OpenBroker
+    ) -> None:
+        broker = open_broker(pool_size=1)
+        queue = created(broker, NamedJob)
+        with broker.pool.connection(), broker.pool.direct() as beside:
+            beside.run([Call(INSERT)])
+            driver = beside.driver
+        assert shown(database, queue, "id") == [("1",)]
+        with pytest.raises(Exception, match=r"."):
+            driver.execute("SELECT 1")
 
     def test_a_failing_statement_leaves_an_adopted_connection_in_the_callers_transaction(
         self, database: Database, broker: Broker

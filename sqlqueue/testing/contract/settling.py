@@ -3,6 +3,7 @@
 import logging
 import threading
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from sqlqueue.broker import Broker
 from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer, Stopped
 from sqlqueue.delivery import Delivery
+from sqlqueue.dialect import Trouble
 from sqlqueue.errors import Unsupported
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.testing.clock import ManualClock
@@ -21,6 +23,20 @@ from sqlqueue.testing.recorder import Recorder
 
 #: What a row that may be claimed shows: due at once, not held.
 FREE = (None, None)
+
+
+def _wait_until_lent(broker: Broker) -> None:
+    """Wait until somebody has the only connection of the pool."""
+    ends = monotonic() + LIMIT
+    while monotonic() < ends:
+        try:
+            with broker.pool.connection(timeout=0.05):
+                pass
+        except Exception as error:  # sorted by what the dialect makes of it
+            if broker.dialect.classify(error) is not Trouble.EXHAUSTED:
+                raise
+            return
+    raise AssertionError(f"nobody took the connection for {LIMIT} s")
 
 
 class SettlingContract(Contract):
