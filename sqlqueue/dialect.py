@@ -144,6 +144,11 @@ class Waker(Protocol):
         """Whether no commit escapes it at present: an empty queue then needs no looks."""
         ...
 
+    @property
+    def borrows(self) -> bool:
+        """Whether it takes one of the pool's connections for good."""
+        ...
+
     def start(self) -> None: ...
 
     def stop(self) -> None:

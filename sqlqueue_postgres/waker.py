@@ -54,6 +54,11 @@ class PostgresWaker:
         """Never: a writer need not notify."""
         return False
 
+    @property
+    def borrows(self) -> bool:
+        """From the user's pool alone."""
+        return isinstance(self._pool, UsersPool)
+
     def start(self) -> None:
         self._bell = Bell()
         self._thread = threading.Thread(target=self._run, args=(self._bell,), name="sqlqueue-listener", daemon=True)

@@ -48,6 +48,11 @@ class DataVersionWaker:
         """Whether it is connected and looking: then no commit escapes it."""
         return self._handle is not None and not self._failures
 
+    @property
+    def borrows(self) -> bool:
+        """Never: it has a connection of its own."""
+        return False
+
     def start(self) -> None:
         self._thread.start()
 

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -13,6 +14,7 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
+from sqlqueue.consumer.budget import budget_of
 from sqlqueue.consumer.ending import drain, end, next_end
 from sqlqueue.consumer.health import Health
 from sqlqueue.consumer.lifecycle import Lifecycle, State
@@ -71,6 +73,7 @@ class Consumer:
         self._lock = threading.Lock()
         self._subscriptions: list[Subscription] = []
         self._waker: Waker | None = None
+        self._until_stopped = ExitStack()
         self._executor: ThreadPoolExecutor | None = None
         self._signals = Signals()
         self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
@@ -221,6 +224,8 @@ class Consumer:
 
     def _prepare(self) -> None:
         self._waker = self._make_waker()
+        if self._waker is not None and self._waker.borrows:
+            self._until_stopped.enter_context(budget_of(self._broker.pool).listening())
 
         def prepare() -> None:
             dialect, pool = self._broker.dialect, self._broker.pool
@@ -276,6 +281,7 @@ class Consumer:
         if self._waker is not None:
             self._waker.stop()
             self._waker = None
+        self._until_stopped.close()
 
     def _hurry(self) -> None:
         """A second signal: give back what is in work and leave."""

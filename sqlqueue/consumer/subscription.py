@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlqueue.clock import Clock, HostClock
 from sqlqueue.column import Role
-from sqlqueue.consumer.budget import budget_of
+from sqlqueue.consumer.budget import budget_of, sorted_by
 from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Runner, caller
 from sqlqueue.consumer.hands import Hands
@@ -106,7 +106,9 @@ class Subscription:
         self._runner = runner
         self._pump = Pump(
             queue=self.queue.name,
-            database=Database(strategy, budget_of(broker.pool), self._clock.now, dialect.classify, handler.lease),
+            database=Database(
+                strategy, budget_of(broker.pool), self._clock.now, sorted_by(dialect.classify), handler.lease
+            ),
             runner=runner,
             hands=self._hands,
             pace=Pace(handler.poll_interval),
