@@ -8,12 +8,13 @@ import attrs
 import psycopg
 from psycopg import postgres
 from psycopg.abc import AdaptContext, Buffer
-from psycopg.adapt import AdaptersMap, Loader
+from psycopg.adapt import AdaptersMap, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.rows import tuple_row
 from psycopg.types import TypesRegistry
 from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
+from psycopg.types.string import BytesBinaryDumper
 
 Driver = psycopg.Connection[Any]
 Row = tuple[Any, ...]
@@ -43,6 +44,14 @@ class MomentLoader(Loader):
             return _EPOCH + timedelta(microseconds=microseconds)
         except OverflowError:
             return Unreadable("a moment outside of the years 1 to 9999, such as infinity")
+
+
+class HexDumper(Dumper):
+    """Bytes for COPY. psycopg's own doubles the backslash where a session has standard_conforming_strings off, for
+    quoted text; COPY would store two."""
+
+    def dump(self, obj: Any) -> bytes:
+        return b"\\x" + bytes(obj).hex().encode()
 
 
 def _guarded(inner: type[Any]) -> type[Loader]:
@@ -76,7 +85,11 @@ def _adapters() -> AdaptersMap:
     adapters.register_loader("timestamptz", MomentLoader)
     # psycopg chooses smallint, integer or bigint by the value: each would be a prepared statement of its own.
     adapters.register_dumper(int, Int8BinaryDumper)
-    # The last one registered is preferred: lists as binary, which needs no quoting of each element.
+    # The last one registered is preferred: bytes as binary, but for COPY, which takes text.
+    for kind in (bytes, bytearray, memoryview):
+        adapters.register_dumper(kind, HexDumper)
+        adapters.register_dumper(kind, BytesBinaryDumper)
+    # Lists as binary, which needs no quoting of each element.
     adapters.register_dumper(list, ListBinaryDumper)
     return adapters
 
