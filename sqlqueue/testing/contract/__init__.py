@@ -15,6 +15,7 @@
     class TestTokens(contract.TokensContract): ...
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
+    class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
@@ -31,6 +32,7 @@ from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
 from sqlqueue.testing.contract.clocks import ClocksContract
 from sqlqueue.testing.contract.decode import DecodeContract
+from sqlqueue.testing.contract.ending import EndingContract
 from sqlqueue.testing.contract.enqueue import EnqueueContract
 from sqlqueue.testing.contract.harness import Contract, Database, Holder, created, shown, stored
 from sqlqueue.testing.contract.lease import LeaseContract
@@ -48,6 +50,7 @@ __all__ = [
     "Contract",
     "Database",
     "DecodeContract",
+    "EndingContract",
     "EnqueueContract",
     "Holder",
     "LeaseContract",

@@ -1,33 +1,20 @@
 """What a dialect promises: its capabilities, its connections and its judgement, each promise tried."""
 
 import threading
-from datetime import datetime
 from typing import Any
 
 import attrs
 import pytest
 
-from sqlqueue import column
 from sqlqueue.broker import Broker
 from sqlqueue.clock import UTC
 from sqlqueue.dialect import Hint, Trouble
 from sqlqueue.errors import DeclarationError
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import insert
-from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
-from sqlqueue.testing.contract.tables import Job
-
-
-@table("named_jobs")
-class NamedJob:
-    """Names its rows itself, so that two can be one."""
-
-    id: str = column.id()
-    locked_until: datetime | None = column.lease()
-    payload: str = column.payload()
-
+from sqlqueue.testing.contract.tables import Job, NamedJob
 
 # Plain statements, in words that every database knows.
 INSERT = Statement("insert", "INSERT INTO named_jobs (id, payload) VALUES ('1', 'x')", ())

@@ -15,18 +15,9 @@ from sqlqueue.errors import BrokerClosed, DeclarationError, EncodeError
 from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
-from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob
+from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob, NamedJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
-
-
-@table("named_jobs")
-class NamedJob:
-    """Names its rows itself."""
-
-    id: str = column.id()
-    locked_until: datetime | None = column.lease()
-    payload: str = column.payload()
 
 
 @table("uuid_jobs")

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.consumer import Consumer, Stopped
 from sqlqueue.delivery import Delivery
-from sqlqueue.errors import BrokerClosed, DeclarationError
+from sqlqueue.errors import DeclarationError
 from sqlqueue.testing.clock import ManualClock
-from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
+from sqlqueue.testing.contract.harness import Contract, Database, Holder, created, shown
 from sqlqueue.testing.contract.tables import CountedJob, KeptJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
@@ -116,80 +115,6 @@ class LeaseContract(Contract):
         """SUITE 24"""
         with pytest.raises(DeclarationError, match="lease"):
             broker.queue(CountedJob).handler(lease=lease)(lambda message: None)
-
-    def test_rows_claimed_ahead_go_back_when_the_consumer_stops_with_their_attempts(
-        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
-    ) -> None:
-        """SUITE 26, SUITE 25: at once, while the handler still runs."""
-        queue = created(broker, CountedJob, clock)
-        seen: list[Any] = []
-
-        @queue.handler(prefetch=9)
-        def work(message: int) -> None:
-            recorder.wait_for("released", count=4)
-            seen.extend(shown(database, queue, "payload", "locked_until", "attempt"))
-
-        queue.enqueue_many(range(5))
-        consumer = Consumer(broker, observers=[recorder])
-        consumer.start()
-        recorder.wait_for("started")
-        assert Stopped(settled=1, given_back=4, abandoned=0) == consumer.stop()
-        expires = clock.now() + timedelta(seconds=30)
-        assert [("0", expires, 1), *[(str(number), None, 0) for number in range(1, 5)]] == seen
-        assert [(str(number),) for number in range(1, 5)] == shown(database, queue, "payload")
-
-    def test_a_delivery_in_work_past_the_drain_timeout_is_given_back_and_its_late_ack_changes_nothing(
-        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
-    ) -> None:
-        """SUITE 31"""
-        queue = created(broker, CountedJob, clock)
-        stopped = threading.Event()
-        deliveries = []
-
-        @queue.handler
-        def work(message: Any, delivery: Delivery) -> None:
-            deliveries.append(delivery)
-            assert stopped.wait(LIMIT)
-
-        queue.enqueue("slow")
-        consumer = Consumer(broker, observers=[recorder], drain_timeout=0.05)
-        consumer.start()
-        recorder.wait_for("started")
-        assert Stopped(settled=0, given_back=1, abandoned=1) == consumer.stop()
-        before = shown(database, queue, "payload", "due_at", "attempt", "locked_until")
-        assert before == [('"slow"', None, 0, None)]
-        assert [delivery.lost for delivery in deliveries] == [True]
-        stopped.set()
-        recorder.wait_for("lease_lost")
-        assert before == shown(database, queue, "payload", "due_at", "attempt", "locked_until")
-
-    def test_a_closed_broker_settles_nothing_and_the_row_comes_back_when_its_lease_ends(
-        self, database: Database, open_broker: OpenBroker, clock: ManualClock, recorder: Recorder
-    ) -> None:
-        """SUITE 31, SUITE 153"""
-        broker, other = open_broker(), open_broker()
-        queue, elsewhere = created(broker, CountedJob, clock), created(other, CountedJob, clock)
-        closed = threading.Event()
-
-        @queue.handler
-        def work(message: Any) -> None:
-            assert closed.wait(LIMIT)
-
-        queue.enqueue("x")
-        consumer = Consumer(broker, observers=[recorder])
-        consumer.start()
-        recorder.wait_for("started")
-        broker.close()
-        closed.set()
-        recorder.wait_for("trouble")
-        consumer.stop()
-        with pytest.raises(BrokerClosed):
-            queue.enqueue("y")
-        assert shown(database, elsewhere, "payload", "attempt") == [('"x"', 1)]
-        holder = Holder(elsewhere)
-        assert list(holder.claim()) == []
-        clock.advance(30)
-        assert [claim.attempt for claim in holder.claim()] == [2]
 
     def test_the_row_of_a_worker_that_was_lost_is_claimed_when_its_lease_ends_and_the_crash_counts(
         self, broker: Broker, clock: ManualClock

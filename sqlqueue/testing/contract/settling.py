@@ -1,9 +1,7 @@
 """Settling: where a row goes by what its handler did."""
 
 import logging
-import threading
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -12,31 +10,13 @@ from sqlqueue.broker import Broker
 from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer, Stopped
 from sqlqueue.delivery import Delivery
-from sqlqueue.dialect import Trouble
 from sqlqueue.errors import Unsupported
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.testing.clock import ManualClock
-from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, OpenBroker, created, shown, stored
+from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown, stored
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
-
-#: What a row that may be claimed shows: due at once, not held.
-FREE = (None, None)
-
-
-def _wait_until_lent(broker: Broker) -> None:
-    """Wait until somebody has the only connection of the pool."""
-    ends = monotonic() + LIMIT
-    while monotonic() < ends:
-        try:
-            with broker.pool.connection(timeout=0.05):
-                pass
-        except Exception as error:  # sorted by what the dialect makes of it
-            if broker.dialect.classify(error) is not Trouble.EXHAUSTED:
-                raise
-            return
-    raise AssertionError(f"nobody took the connection for {LIMIT} s")
 
 
 class SettlingContract(Contract):
@@ -256,32 +236,4 @@ class SettlingContract(Contract):
             database.execute("UPDATE counted_jobs SET payload = payload")  # which would wait for a transaction
             clock.set(due)
         drain(broker)
-        assert shown(database, queue, "id") == []
-
-    def test_a_settlement_under_way_takes_effect_and_the_stop_waits_for_it(
-        self, database: Database, broker: Broker, recorder: Recorder
-    ) -> None:
-        """SUITE 94"""
-        queue = created(broker, Job)
-        person, locked = database.connect(), threading.Event()
-
-        @queue.handler
-        def work(message: Any) -> None:
-            assert locked.wait(LIMIT)
-
-        queue.enqueue("x")
-        consumer = Consumer(broker, observers=[recorder])
-        consumer.start()
-        recorder.wait_for("started")
-        person.execute("BEGIN")
-        person.execute("UPDATE jobs SET payload = payload")  # the settlement waits for that
-        locked.set()
-        stops: list[Stopped] = []
-        stopping = threading.Thread(target=lambda: stops.append(consumer.stop()))
-        stopping.start()
-        stopping.join(0.2)
-        assert (stopping.is_alive(), recorder.of("acknowledged")) == (True, [])
-        person.execute("ROLLBACK")
-        stopping.join(LIMIT)
-        assert [Stopped(settled=1, given_back=0, abandoned=0)] == stops
         assert shown(database, queue, "id") == []

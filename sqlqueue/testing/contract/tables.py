@@ -103,3 +103,12 @@ class FullJob:
     payload: str = column.payload()
     error: str | None = column.error()
     is_running: bool = column.running()
+
+
+@table("named_jobs")
+class NamedJob:
+    """Names its rows itself, so that two can be one."""
+
+    id: str = column.id()
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()

@@ -1,13 +1,14 @@
 """The lease as the database keeps it: who holds a row, until when, and who comes too late."""
 
 from datetime import timedelta
+from typing import Any
 
 import attrs
 import pytest
 
 from sqlqueue.column import Role
 from sqlqueue.strategies.base import ACKNOWLEDGE, RELEASE, Move, Settlement
-from sqlqueue.testing.clock import ManualClock
+from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, Holder, OpenBroker, created, shown, stored
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob, RankedJob
 
@@ -19,6 +20,16 @@ SETTLEMENTS = [
     pytest.param(Settlement(Move.RETRY), id="retry"),
     pytest.param(Settlement(Move.PARK, error="broken"), id="park"),
     pytest.param(RELEASE, id="release"),
+]
+
+#: Where a move takes a row that is in work in its first delivery: what it shows then (moments as seconds after the
+#: move), and the attempt in which it can be claimed a second later, None where it cannot.
+MOVES = [
+    pytest.param(ACKNOWLEDGE, {"attempt": 1, "done_at": 0}, None, id="done"),
+    pytest.param(Settlement(Move.RETRY), {"attempt": 1, "due_at": 1e-6}, 2, id="due"),
+    pytest.param(Settlement(Move.RETRY, due=START + LEASE), {"attempt": 1, "due_at": 30}, None, id="hidden"),
+    pytest.param(Settlement(Move.PARK, error="broken"), {"attempt": 1, "error": "broken"}, None, id="parked"),
+    pytest.param(RELEASE, {"attempt": 0}, 1, id="given back"),
 ]
 
 
@@ -63,6 +74,29 @@ class TokensContract(Contract):
             (claim.id, claim.expires) for claim in holder.claim(now=now)
         ]
         assert {ahead, held} == {claim.id for claim in holder.claim(now=now + precision)}
+
+    @pytest.mark.parametrize(("settlement", "after", "attempt"), MOVES)
+    def test_a_settlement_takes_the_row_out_of_work_to_one_place(
+        self,
+        database: Database,
+        open_broker: OpenBroker,
+        clock: ManualClock,
+        settlement: Settlement,
+        after: dict[str, Any],
+        attempt: int | None,
+    ) -> None:
+        queue = created(open_broker(), KeptJob, clock)
+        queue.enqueue("x")
+        holder = Holder(queue)
+        holder.settle((holder.claim()[0], settlement))
+        expected = {
+            field: clock.now() + timedelta(seconds=value) if field.endswith("_at") else value
+            for field, value in after.items()
+        }
+        fields = ("due_at", "attempt", "done_at", "locked_until", "error")
+        assert [tuple(expected.get(field) for field in fields)] == shown(database, queue, *fields)
+        clock.advance(1)
+        assert ([] if attempt is None else [attempt]) == [claim.attempt for claim in holder.claim()]
 
     @pytest.mark.parametrize("settlement", SETTLEMENTS)
     def test_a_settlement_by_an_owner_whose_row_was_claimed_by_another_changes_nothing_and_says_lost(
