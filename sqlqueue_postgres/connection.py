@@ -14,6 +14,7 @@ from sqlqueue.sql import Call, Statement, fill
 from sqlqueue_postgres.adapters import Cursor, Driver, execute
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
 from sqlqueue_postgres.names import quote, table_name
+from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.trouble import is_stale_plan
 
 COPY = """
@@ -30,6 +31,11 @@ NEED_NOT_BE_DURABLE = "SELECT set_config('synchronous_commit', 'off', true)"
 
 NO_LIMIT = "0"
 
+
+def in_milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))
+
+
 #: A statement and the values of its placeholders.
 Step = tuple[str, Row]
 
@@ -39,8 +45,13 @@ class OwnConnection:
     """A connection of our own pool: in autocommit mode, with our settings, so that one statement needs no prelude."""
 
     driver: Driver
+    _seconds: float = attrs.field(alias="statement_timeout")
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        with Limited(self.driver, self._seconds + GRACE):
+            return self._run(calls, durable)
+
+    def _run(self, calls: Sequence[Call], durable: bool) -> list[list[Row]]:
         durable = durable or not any(call.statement.writes for call in calls)
         if len(calls) == 1 and durable:
             return [_execute_call(self.driver, calls[0])]
@@ -86,14 +97,15 @@ class LentConnection:
     """A connection of the user's pool, in autocommit mode while it is lent: our transactions name all they need."""
 
     driver: Driver
-    _statement_timeout: str = attrs.field(alias="statement_timeout")
+    _seconds: float = attrs.field(alias="statement_timeout")
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
-        before: list[Step] = [(BEGIN, ()), (LIMIT_TIME, (self._statement_timeout,))]
+        before: list[Step] = [(BEGIN, ()), (LIMIT_TIME, (in_milliseconds(self._seconds),))]
         if not durable and any(call.statement.writes for call in calls):
             before.append((NEED_NOT_BE_DURABLE, ()))
         try:
-            return _together(self.driver, before, calls, [(COMMIT, ())], nullcontext)
+            with Limited(self.driver, self._seconds + GRACE):
+                return _together(self.driver, before, calls, [(COMMIT, ())], nullcontext)
         finally:
             roll_back(self.driver)
 

@@ -4,7 +4,7 @@ import os
 import select
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -12,12 +12,12 @@ from typing import Any
 import attrs
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool, PoolClosed
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from sqlqueue.dialect import PoolSettings
 from sqlqueue.errors import Unsupported
 from sqlqueue_postgres.adapters import Driver, execute
-from sqlqueue_postgres.connection import LentConnection, OwnConnection, roll_back
+from sqlqueue_postgres.connection import LentConnection, OwnConnection, in_milliseconds, roll_back
 
 # For the session, so that a statement of ours needs no prelude.
 SET_UP = """
@@ -43,10 +43,6 @@ def parameters(url: str) -> dict[str, Any]:
     return {name: value for name, value in DEFAULTS.items() if name not in given}
 
 
-def in_milliseconds(seconds: float) -> str:
-    return str(round(seconds * 1000))
-
-
 @attrs.define(eq=False)
 class OwnPool:
     """Connections to a URL. Behind PgBouncer in transaction mode give a pool of your own instead: this one sets
@@ -65,6 +61,7 @@ class OwnPool:
         return self._settings.size
 
     def probe(self) -> None:
+        self._reached = False
         psycopg.connect(self._url, **parameters(self._url)).close()
         self._reached = True
 
@@ -72,15 +69,18 @@ class OwnPool:
     def connection(self, timeout: float | None = None) -> Iterator[OwnConnection]:
         pool = self._open()
         if not self._reached:
-            self.probe()  # the first use says why it fails; the pool would only say that it got no connection
-        with borrowed(pool, timeout) as driver:
-            yield OwnConnection(driver)
+            self.probe()  # it says at once why it fails; the pool would only say, late, that it got no connection
+        with borrowed(pool, timeout, self.probe) as driver:
+            try:
+                yield OwnConnection(driver, statement_timeout=self._settings.statement_timeout)
+            finally:
+                self._reached = not driver.closed
 
     @contextmanager
     def direct(self) -> Iterator[OwnConnection]:
         with psycopg.connect(self._url, autocommit=True, **parameters(self._url)) as driver:
             self._set_up(driver)
-            yield OwnConnection(driver)
+            yield OwnConnection(driver, statement_timeout=self._settings.statement_timeout)
 
     def close(self) -> None:
         """Close the connections; those that are lent, when they come back."""
@@ -108,6 +108,8 @@ class OwnPool:
             configure=self._set_up,
             min_size=0,
             max_size=self._settings.size,
+            # Who needs a connection tries again. The pool's own tries would come ever later, long after the server.
+            reconnect_timeout=0,
             name="sqlqueue",
             open=False,
         )
@@ -144,15 +146,15 @@ class UsersPool:
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
         self.check()
-        with borrowed(self.pool, timeout) as driver, _autocommit(driver):
-            yield LentConnection(driver, statement_timeout=in_milliseconds(self._settings.statement_timeout))
+        with borrowed(self.pool, timeout, self.probe) as driver, _autocommit(driver):
+            yield LentConnection(driver, statement_timeout=self._settings.statement_timeout)
 
     @contextmanager
     def direct(self) -> Iterator[LentConnection]:
         self.check()
         conninfo, kwargs = connect_arguments(self.pool)
         with self.pool.connection_class.connect(conninfo, **{**kwargs, "autocommit": True}) as driver:
-            yield LentConnection(driver, statement_timeout=in_milliseconds(self._settings.statement_timeout))
+            yield LentConnection(driver, statement_timeout=self._settings.statement_timeout)
 
     def close(self) -> None:
         """Nothing: the pool is the user's."""
@@ -196,9 +198,9 @@ def connect_arguments(pool: ConnectionPool[Any]) -> tuple[str, dict[str, Any]]:
 
 
 @contextmanager
-def borrowed(pool: ConnectionPool[Driver], timeout: float | None) -> Iterator[Driver]:
+def borrowed(pool: ConnectionPool[Driver], timeout: float | None, probe: Callable[[], None]) -> Iterator[Driver]:
     """A live connection, without a transaction when it goes back."""
-    driver = take(pool, pool.timeout if timeout is None else timeout)
+    driver = take(pool, pool.timeout if timeout is None else timeout, probe)
     try:
         yield driver
     finally:
@@ -206,15 +208,23 @@ def borrowed(pool: ConnectionPool[Driver], timeout: float | None) -> Iterator[Dr
         pool.putconn(driver)
 
 
-def take(pool: ConnectionPool[Driver], timeout: float) -> Driver:
-    """The first connection whose server has not hung up: after a restart a pool is full of those that have."""
+def take(pool: ConnectionPool[Driver], timeout: float, probe: Callable[[], None]) -> Driver:
+    """The first connection whose server has not hung up: after a restart a pool is full of those that have.
+
+    `probe` raises where the server is not there; the pool would wait for it, and then say that it has nothing to lend.
+    """
     until = monotonic() + timeout
     while True:
-        driver = pool.getconn(max(until - monotonic(), 0.001))
+        try:
+            driver = pool.getconn(max(until - monotonic(), 0.001))
+        except PoolTimeout:
+            probe()
+            raise
         if not hung_up(driver):
             return driver
         driver.close()
         pool.putconn(driver)
+        probe()
 
 
 def hung_up(driver: Driver) -> bool:

@@ -123,7 +123,7 @@ class PostgresWaker:
                 pgconn.finish()
             return
         self._pool.check()
-        driver = take(self._pool.pool, LENDING_WITHIN)
+        driver = take(self._pool.pool, LENDING_WITHIN, self._pool.probe)
         try:
             yield driver.pgconn, driver.info.encoding
         finally:
