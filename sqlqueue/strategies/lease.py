@@ -17,7 +17,7 @@ from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import Settlements, present, unfinished
 from sqlqueue.strategies.ahead import look_ahead
 from sqlqueue.strategies.base import Ahead, Claim, Move, Settlement, Turned
-from sqlqueue.strategies.bookmark import Bookmark
+from sqlqueue.strategies.bookmark import SWEEP_AFTER, Bookmark
 from sqlqueue.strategies.order import in_order, positions, sort_key
 from sqlqueue.strategies.waiting import onward, waiting
 from sqlqueue.words import Words, also
@@ -113,9 +113,10 @@ class Lease:
         self._cap, self._group = cap, group
         self.claim = _claim(words, self.returned, most, capped=cap is not None, goes_on=False)
         self._onward: Statement | None = None
-        if words.dialect.capabilities.dead_rows and not spec.has(Role.PRIORITY):
+        dead_rows = words.dialect.capabilities.dead_rows
+        if not spec.has(Role.PRIORITY) and (dead_rows or not spec.has(Role.RETRY_AFTER)):
             self._onward = _claim(words, self.returned, most, capped=cap is not None, goes_on=True)
-        self._bookmark = Bookmark()
+        self._bookmark = Bookmark(backlog=dead_rows)
         self._due_at = positions(self.returned, Role.RETRY_AFTER).get(Role.RETRY_AFTER)
         self._settle = Settlements.by_lease(words)
         lease = spec.role(Role.LEASE)
@@ -168,7 +169,8 @@ class Lease:
         if limit:
             rows = results.pop()
             if position is not None and len(rows) < limit:
-                # The end of the backlog: what is left stands before the bookmark.
+                # The end of the queue: what is left stands before the bookmark.
+                self._bookmark.at_end()
                 (more,) = connection.run([self._claim_call(values, expires, limit - len(rows), None)], durable=False)
                 rows, position = [*rows, *more], None
             rows = self._in_order(rows, limit, position is None, now)
@@ -247,12 +249,15 @@ class Lease:
         elif move is Move.RETRY:
             statement = self._settle.retry
             given["due"] = [self._due(settlement.due, now) for _, settlement in settled]
+            for claim, settlement in settled:
+                if self._due_at is None and (settlement.due is None or settlement.due < now + SWEEP_AFTER):
+                    self._bookmark.again((None, claim.id))
         elif move is Move.PARK:
             statement = self._settle.park
             given["error"] = [settlement.error for _, settlement in settled]
         else:
             statement = self._settle.release
-            given["until"] = [self._until(settlement.due) for _, settlement in settled]
+            given["until"] = [self._until(claim, settlement.due, now) for claim, settlement in settled]
         assert statement is not None, move
         return Call(statement, given)
 
@@ -262,7 +267,9 @@ class Lease:
         due = now + timedelta(microseconds=1) if due is None else due
         return self._encode_due(round_up(due, self._due_precision))
 
-    def _until(self, due: datetime | None) -> Any:
+    def _until(self, claim: Claim, due: datetime | None, now: datetime) -> Any:
+        if due is None and self._cap is not None and claim.attempt is not None and claim.attempt > self._cap:
+            due = now  # an ended lease: a spent row without any is one whose error was cleared
         return None if due is None else self._encode_lease(round_up(due, self._precision))
 
     def _claims(self, rows: Sequence[Row], expires: datetime) -> list[Claim]:

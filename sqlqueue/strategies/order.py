@@ -39,14 +39,14 @@ def in_order(rows: Sequence[Row], key: Callable[[Row], Any]) -> Sequence[Row]:
     try:
         return sorted(rows, key=key)
     except TypeError:  # SQLite keeps values of any type in any column
-        return sorted(rows, key=lambda row: [_of_any_type(value) for value in _values(key(row))])
+        return sorted(rows, key=lambda row: [of_any_type(value) for value in _values(key(row))])
 
 
 def _values(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def _of_any_type(value: Any) -> tuple[int, Any]:
+def of_any_type(value: Any) -> tuple[int, Any]:
     """As SQLite orders values: NULL, numbers, text, bytes."""
     if value is None:
         return 0, None
