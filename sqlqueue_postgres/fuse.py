@@ -2,15 +2,20 @@
 
 Each call becomes a part of one WITH, and the rows of all come back in one result, tagged with the call's number:
 
-    WITH part_0(c0, c1) AS (<a claim>), part_1(c0) AS (<a settlement>)
-    SELECT 0, c0, c1, NULL FROM part_0
+    WITH part_0(c0) AS (<a settlement>), part_1(c0, c1) AS (<a claim>)
+    SELECT 1, c0, c1, NULL FROM part_1 WHERE FALSE
     UNION ALL
-    SELECT 1, NULL, NULL, c0 FROM part_1
+    SELECT 0, NULL, NULL, c0 FROM part_0
+    UNION ALL
+    SELECT 1, c0, c1, NULL FROM part_1
 
 The widest call has columns of its own and the others share theirs, for settlements return ids only: no type of a claim
-has to agree with theirs. A third type there is refused by the server, and such calls then run as a pipeline.
+has to agree with theirs. A third type there is refused by the server, and such calls then run as a pipeline. The first
+branch only says the widest one's types, which the NULLs of the others take; the server leaves it out.
 
-All parts see one snapshot and none sees what another did. A single statement outside a transaction is one by itself.
+All parts see one snapshot and none sees what another did, but they run in the order of their branches, and a row that
+one has changed is passed over by the next: an acknowledgement after the lease's end goes before the same consumer's
+claim of that row. A single statement outside a transaction is one by itself.
 """
 
 import re
@@ -36,6 +41,10 @@ part_{number}({columns}) AS (
 
 BRANCH = """
 SELECT {number}, {columns} FROM part_{number}
+"""
+
+TYPES = """
+SELECT {number}, {columns} FROM part_{number} WHERE FALSE
 """
 
 # Ends at commit, so that this commit does not wait for the disk; -1 tags a row that belongs to no call.
@@ -84,16 +93,17 @@ def fuse(statements: tuple[Statement, ...], durable: bool) -> Fused | None:
     if not all(statement.width for statement in statements):
         return None
     widths = [statement.width for statement in statements]
-    # The widest stands first, so that the NULLs of the others take its types.
-    first, *others = sorted(range(len(statements)), key=lambda number: -widths[number])
+    widest, *others = sorted(range(len(statements)), key=lambda number: -widths[number])
     shared = max((widths[number] for number in others), default=0)
-    columns = {first: [*_columns(widths[first]), *["NULL"] * shared]}
+    columns = {widest: [*_columns(widths[widest]), *["NULL"] * shared]}
     for number in others:
-        columns[number] = ["NULL"] * widths[first] + _columns(widths[number]) + ["NULL"] * (shared - widths[number])
-    branches = [_branch(number, listed) for number, listed in columns.items()]
+        columns[number] = ["NULL"] * widths[widest] + _columns(widths[number]) + ["NULL"] * (shared - widths[number])
+    branches = [_branch(BRANCH, number, columns[number]) for number in range(len(statements))]
+    if widest:
+        branches.insert(0, _branch(TYPES, widest, columns[widest]))
     if not durable:
-        branches.append(fill(RELAXED, {"nulls": ", ".join(["NULL"] * (widths[first] + shared))}))
-    starts = [1 if number == first else 1 + widths[first] for number in range(len(statements))]
+        branches.append(fill(RELAXED, {"nulls": ", ".join(["NULL"] * (widths[widest] + shared))}))
+    starts = [1 if number == widest else 1 + widths[widest] for number in range(len(statements))]
     text = fill(
         FUSED,
         {
@@ -121,8 +131,8 @@ def _columns(width: int) -> list[str]:
     return [f"c{column}" for column in range(width)]
 
 
-def _branch(number: int, columns: Sequence[str]) -> str:
-    return fill(BRANCH, {"number": str(number), "columns": ", ".join(columns)})
+def _branch(template: str, number: int, columns: Sequence[str]) -> str:
+    return fill(template, {"number": str(number), "columns": ", ".join(columns)})
 
 
 def _renumbered(text: str, bound: int) -> str:

@@ -36,9 +36,7 @@ class HandsModel(RuleBasedStateMachine):
         self.leading: dict[int, Work] = {}
         self.waiting: dict[object, list[Work]] = {}
         self.started: set[int] = set()
-        self.lost: set[int] = set()
         self.failed: dict[object, int] = {}
-        self.given_back: list[Work] = []
 
     # -- what the pump does -----------------------------------------------------------------------------------
 
@@ -86,7 +84,6 @@ class HandsModel(RuleBasedStateMachine):
     def a_row_is_found_lost(self, data: st.DataObject) -> None:
         work = data.draw(st.sampled_from(sorted(self.hands.held, key=lambda work: int(work.delivery.claim.id))))
         work.delivery.lose()
-        self.lost.add(work.delivery.claim.id)
         self.leaves(work, "dropped")
 
     def leaves(self, work: Work, how: str) -> None:
@@ -137,10 +134,9 @@ class HandsModel(RuleBasedStateMachine):
             assert set(self.leading) == self.started
             return
         assert work is not None
-        id = work.delivery.claim.id
-        if id in self.lost:
-            assert work.delivery.lost
+        if work.delivery.lost:
             return
+        id = work.delivery.claim.id
         assert work is self.leading[id]
         assert id not in self.started
         self.started.add(id)
