@@ -16,6 +16,25 @@ FROM due
 WHERE "jobs"."id" = due.id
 RETURNING "jobs"."id", "jobs"."payload";
 
+-- sqlqueue: claim by lease, onward
+WITH due AS MATERIALIZED (
+    SELECT id FROM (
+        SELECT "jobs"."id" AS id FROM "jobs"
+        WHERE ("jobs"."locked_until" IS NULL OR ("jobs"."locked_until" IS NOT NULL AND CASE
+          WHEN substr("jobs"."locked_until", 11, 1) = 'T' OR substr("jobs"."locked_until", -1) = 'Z' OR substr("jobs"."locked_until", -6, 1) IN ('+', '-')
+          THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "jobs"."locked_until"), "jobs"."locked_until") ELSE "jobs"."locked_until" END <= ?1))
+          AND ("jobs"."id") >= (?2)
+        ORDER BY "jobs"."id"
+        LIMIT 16
+    ) AS waiting
+    LIMIT ?3
+)
+UPDATE "jobs"
+SET "locked_until" = ?4
+FROM due
+WHERE "jobs"."id" = due.id
+RETURNING "jobs"."id", "jobs"."payload";
+
 -- sqlqueue: acknowledge
 DELETE FROM "jobs"
 WHERE "jobs"."id" = ?1 AND "jobs"."locked_until" = ?2
