@@ -156,9 +156,9 @@ def test_a_delayed_retry_runs_when_it_is_due(database: Database) -> None:
             assert 0.4 <= monotonic() - before < 3
 
 
-def test_the_row_of_a_crashed_consumer_runs_when_its_lease_ends(database: Database) -> None:
+def test_the_row_of_a_crashed_consumer_is_found_by_the_poll_after_its_lease(database: Database) -> None:
     inbox = Inbox()
-    with Broker(database.url, poll_interval=HOUR) as broker:
+    with Broker(database.url, poll_interval=0.2) as broker:
         mails = broker.queue(Mail)
         broker.create_tables()
         mails.handler(inbox.handle)
