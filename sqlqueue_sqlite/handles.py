@@ -20,6 +20,9 @@ CACHED_STATEMENTS = 256
 # SQLite makes them, opening them took 170 of 190 µs of a claim that found nothing; ours are small.
 TEMPORARY_IN_MEMORY = "PRAGMA temp_store = MEMORY"
 
+JOURNAL = "PRAGMA journal_mode"
+USE_WAL = "PRAGMA journal_mode = WAL"
+
 VERSION = sqlite3.sqlite_version_info
 
 
@@ -101,10 +104,8 @@ def use_wal(handle: Handle) -> bool:
     False where it cannot be, such as in memory or in a file that can only be read. Raises the driver's error, BUSY
     for one.
     """
-    if _journal(handle, "PRAGMA journal_mode") == "wal":
-        return True
     try:
-        return _journal(handle, "PRAGMA journal_mode = WAL") == "wal"
+        return any(_journal(handle, pragma) == "wal" for pragma in (JOURNAL, USE_WAL))
     except sqlite3.OperationalError as error:
         if primary(error) != READONLY:
             raise
