@@ -33,10 +33,12 @@ def wait_for_server(
             return prepare()
         except Exception as error:  # sorted by what the dialect makes of it
             trouble = dialect.classify(error)
-            if trouble in (Trouble.PERMANENT, Trouble.CLOSED) or monotonic() + pause > deadline:
+            left = deadline - monotonic()
+            if trouble in (Trouble.PERMANENT, Trouble.CLOSED) or left <= 0:
                 raise
-            log.warning("%s: %s (%s); waiting for it", dialect.source, trouble.value, error)
-        _pause(pause * (0.5 + random.random() / 2), ends)  # noqa: S311 - jitter
+            if pause == FIRST_PAUSE:
+                log.warning("%s: %s (%s); waiting for it, %.1f s at most", dialect.source, trouble.value, error, left)
+        _pause(min(pause * (0.5 + random.random() / 2), left), ends)  # noqa: S311 - jitter
         pause = min(pause * 2, LONGEST_PAUSE)
 
 

@@ -4,6 +4,7 @@ It says what happens, a line each. `end` lets a handler end; a message below 0 h
 """
 
 import json
+import logging
 import os
 import sys
 import threading
@@ -35,15 +36,16 @@ def fork(teller: Teller) -> None:
     """Be two for a while: the child waits to be ended, the parent tells by what it was."""
     child = os.fork()
     if not child:
+        os.write(1, f"forked {os.getpid()}\n".encode())  # from here on Python hears signals
         threading.Event().wait(LIMIT)
         os._exit(1)
-    teller.say("forked", child)
     _, status = os.waitpid(child, 0)
     teller.say("child", os.WTERMSIG(status) if os.WIFSIGNALED(status) else "ended by itself")
 
 
 def main(url: str, *, notify: bool = False, workers: int = 1, prefetch: int = 0, **options: Any) -> None:
     teller, passes = Teller(), threading.Semaphore(0)
+    logging.basicConfig(stream=sys.stdout, format="log: %(message)s")
     with Broker(url, poll_interval=0.05, notify=notify) as broker:
         queue = broker.queue(Job)
 
@@ -61,7 +63,6 @@ def main(url: str, *, notify: bool = False, workers: int = 1, prefetch: int = 0,
                 passes.release()
 
         threading.Thread(target=listen, daemon=True).start()
-        teller.say("starting")
         Consumer(broker, observers=[teller], **options).run_forever()
     teller.say("over")
 
