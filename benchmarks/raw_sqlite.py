@@ -11,8 +11,7 @@ from sqlqueue_sqlite.prepared import prepare
 
 class SQLiteLoop:
     def __init__(self, path: str, statements: Statements, batch: int) -> None:
-        assert statements.onward is statements.claim
-        self._claim, self._names = prepare(statements.claim).text, prepare(statements.claim).names
+        self._claim, self._onward = prepare(statements.claim), prepare(statements.onward)
         self._acknowledge = prepare(statements.acknowledge).text
         assert prepare(statements.acknowledge).names == ("id", "token")
         self._batch = batch
@@ -34,14 +33,16 @@ class SQLiteLoop:
     def _turn(self, finished: Sequence[tuple[Any, str]]) -> tuple[list[tuple[Any, ...]], str]:
         now = datetime.now(timezone.utc)
         expires = text(now + timedelta(seconds=LEASE))
-        values = {"now_lease": text(now), "limit": self._batch, "expires": expires}
+        claim = self._onward if finished else self._claim
+        first = min(finished)[0] if finished else None
+        values = {"now_lease": text(now), "from_id": first, "limit": self._batch, "expires": expires}
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         settled = 0
         for one in finished:
             settled += len(execute(self._acknowledge, one).fetchall())
         assert settled == len(finished)
-        rows = execute(self._claim, tuple([values[name] for name in self._names])).fetchall()
+        rows = execute(claim.text, tuple([values[name] for name in claim.names])).fetchall()
         execute("COMMIT")
         return rows, expires
 
