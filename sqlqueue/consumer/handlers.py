@@ -27,12 +27,14 @@ STOPS = (KeyboardInterrupt, SystemExit)
 class Work:
     """A claimed row on its way through this consumer.
 
-    `key` is its partition key as the driver returned it; `leads`: whether it is the row of its key that may run.
+    `key` is its partition key as the driver returned it; `leads`: whether it is the row of its key that may run;
+    `told`: whether it was told that it is late.
     """
 
     delivery: Delivery
     key: Any = None
     leads: bool = False
+    told: bool = False
 
 
 @attrs.frozen

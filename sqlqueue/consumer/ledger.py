@@ -30,7 +30,7 @@ class Ledger:
         """A delivery came back from its worker; one that was taken out of hand meanwhile is told that it is late."""
         if finished.work in self._hands.held:
             self.unsettled.append(finished)
-        elif not finished.work.delivery.lost:
+        else:
             self.late(finished.work)
 
     def post(self, finished: Iterable[Finished], turned: Turned) -> list[datetime | None]:
@@ -98,6 +98,10 @@ class Ledger:
         self.put_back(self._hands.dropped(work))
 
     def late(self, work: Work) -> None:
+        """What becomes of this row changes nothing, which is told once: when it is found out, or when it is tried."""
+        if work.told:
+            return
+        work.told = True
         log.warning(
             "queue %s: row %r: LeaseLost: it was given back or its lease ended before its settlement, which changes "
             "nothing; it is delivered again",

@@ -100,6 +100,7 @@ def main(
     lease: float = 1.0,
     poll: float = 0.05,
     workers: int = 1,
+    prefetch: int = 0,
     max_attempts: int | None = None,
     seconds: float = 0.0,
     events: Sequence[str] = EVENTS,
@@ -110,7 +111,7 @@ def main(
         acts = Acts(broker, seconds)
         work: Callable[[int], Any] = getattr(acts, act)
 
-        @broker.queue(Job).handler(workers=workers, max_attempts=max_attempts)
+        @broker.queue(Job).handler(workers=workers, prefetch=prefetch, max_attempts=max_attempts)
         def handle(number: int, delivery: Delivery) -> None:
             teller.say("started", delivery.id, delivery.attempt)
             work(number)
