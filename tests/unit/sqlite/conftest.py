@@ -10,9 +10,8 @@ import pytest
 
 from sqlqueue import column
 from sqlqueue.dialect import Connection, Pool, PoolSettings
-from sqlqueue.spec import TableSpec
+from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement, statement
-from sqlqueue.spec import spec_of
 from sqlqueue.table import table
 from sqlqueue_sqlite import SQLiteDialect, sqlqueue_dialect
 from tests.support.database import Database

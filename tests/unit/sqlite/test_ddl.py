@@ -7,8 +7,8 @@ from uuid import UUID
 
 from sqlqueue import column
 from sqlqueue.dialect import Connection
-from sqlqueue.sql import Call, Statement
 from sqlqueue.spec import spec_of
+from sqlqueue.sql import Call, Statement
 from sqlqueue.table import table
 from sqlqueue_sqlite.dialect import SQLiteDialect
 from tests.support.database import Database

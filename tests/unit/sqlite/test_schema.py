@@ -14,8 +14,7 @@ from sqlqueue.clock import UTC
 from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Connection, PoolSettings
 from sqlqueue.errors import SchemaError, Unsupported
-from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.spec import spec_of
+from sqlqueue.spec import ColumnSpec, TableSpec, spec_of
 from sqlqueue.table import table
 from sqlqueue_sqlite import handles
 from sqlqueue_sqlite.dialect import SQLiteDialect
