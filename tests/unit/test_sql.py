@@ -85,9 +85,9 @@ def test_whatever_stands_around_them_the_values_alone_are_found(parts: list[tupl
 @given(PRINTED)
 def test_an_identifier_comes_through_as_it_is_braces_and_colons_and_all(name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
-    one = statement("t", 'SELECT {x} AS {x} FROM t', {"x": quoted}, placeholder=lambda number: f"?{number}")
+    one = statement("t", "SELECT {x} AS {x} FROM t", {"x": quoted}, placeholder=lambda number: f"?{number}")
     assert one.parameters == ()
-    assert one.text.endswith(f'SELECT {quoted} AS {quoted} FROM t')
+    assert one.text.endswith(f"SELECT {quoted} AS {quoted} FROM t")
 
 
 def test_a_fragment_is_not_filled_in_again() -> None:
