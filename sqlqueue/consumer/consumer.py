@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -15,16 +15,16 @@ import attrs
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.consumer.budget import budget_of
+from sqlqueue.consumer.choosing import subscribe
 from sqlqueue.consumer.ending import drain, end, next_end
 from sqlqueue.consumer.health import Health
 from sqlqueue.consumer.lifecycle import Lifecycle, State
 from sqlqueue.consumer.signals import Signals
 from sqlqueue.consumer.starting import StoppedEarly, wait_for_server
-from sqlqueue.consumer.subscription import Call, Subscription
+from sqlqueue.consumer.subscription import Subscription
 from sqlqueue.dialect import Hint, Waker
-from sqlqueue.errors import DeclarationError, SQLQueueError
+from sqlqueue.errors import SQLQueueError
 from sqlqueue.observer import Observer
-from sqlqueue.plugins import manager
 from sqlqueue.queue import Queue
 
 log = logging.getLogger("sqlqueue")
@@ -99,7 +99,7 @@ class Consumer:
         if self._signals.received:  # before there was anything to stop
             self.request_stop()
         try:
-            self._subscriptions = self._subscribe()
+            self._subscriptions = subscribe(self._broker, self._wanted, self._observers)
             self._prepare()
         except BaseException:
             self._close_waker()
@@ -204,24 +204,6 @@ class Consumer:
 
     # -- start ------------------------------------------------------------------------------------------------
 
-    def _subscribe(self) -> list[Subscription]:
-        chosen = [queue for queue in self._broker.queues if queue.registered and self._is_wanted(queue)]
-        for wanted in self._wanted or ():
-            if not any(wanted in _names(queue) for queue in self._broker.queues):
-                names = ", ".join(queue.name for queue in self._broker.queues)
-                raise DeclarationError(f"queues={wanted!r} is no queue of {self._broker!r}, which has: {names}")
-            if not any(wanted in _names(queue) for queue in chosen):
-                raise DeclarationError(f"queues={wanted!r} has no handler; register one with @queue.handler")
-        if not chosen:
-            raise DeclarationError(
-                f"no handler is registered on the queues of {self._broker!r}; register one with @queue.handler"
-            )
-        observers = [*self._observers, *(one for one in manager().hook.sqlqueue_observers() if one is not None)]
-        return [Subscription(queue, queue.registered, observers, _wrapped) for queue in chosen if queue.registered]
-
-    def _is_wanted(self, queue: Queue) -> bool:
-        return self._wanted is None or any(wanted in _names(queue) for wanted in self._wanted)
-
     def _prepare(self) -> None:
         self._waker = self._make_waker()
         if self._waker is not None and self._waker.borrows:
@@ -287,16 +269,3 @@ class Consumer:
         """A second signal: give back what is in work and leave."""
         for subscription in self._subscriptions:
             subscription.give_up()
-
-
-def _names(queue: Queue) -> tuple["Queue | str", ...]:
-    """What `queues` may say for this one."""
-    return queue, queue.name, queue.spec.name, queue.spec.full_name
-
-
-def _wrapped(queue: str, call: Call) -> Call:
-    """The handler's call with what plugins wrap around it."""
-    for plugin in manager().get_plugins():
-        wrap: Callable[..., Call | None] | None = getattr(plugin, "sqlqueue_wrap_handler", None)
-        call = (wrap(queue=queue, call=call) if wrap else None) or call
-    return call

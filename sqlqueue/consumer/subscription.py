@@ -1,7 +1,7 @@
 """One queue's handler at work: built when the consumer starts, from the declaration and what the database says."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Thread
 from typing import Any
@@ -18,15 +18,16 @@ from sqlqueue.consumer.notices import Notices
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.pump import Pump
 from sqlqueue.delivery import Delivery
-from sqlqueue.dialect import Connection, Dialect, Hint
+from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint
 from sqlqueue.errors import Unsupported
 from sqlqueue.handler import Handler
 from sqlqueue.observer import Observer
 from sqlqueue.queue import Queue
-from sqlqueue.rows import reader
+from sqlqueue.rows import Reader, reader
 from sqlqueue.schema import check_statements, check_table, warn_of_index, warn_of_skew
 from sqlqueue.settling import Rules
 from sqlqueue.spec import TableSpec
+from sqlqueue.strategies.base import Strategy
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.words import Words
 
@@ -78,43 +79,53 @@ class Subscription:
         dialect = broker.dialect
         facts = check_table(dialect, connection, spec)
         read = reader(dialect, spec, broker.codec, handler.kind)
-        strategy = Lease(
-            Words(dialect, spec, grouped=self.queue.group is not None),
-            columns=read.columns,
-            seconds=handler.lease,
-            most=self._hands.capacity,
-            cap=handler.max_attempts,
-            group=self.queue.group,
-            precision=facts[spec.role(Role.LEASE).name].precision,  # type: ignore[union-attr]
-        )
+        strategy = self._strategy(facts, read)
         check_statements(dialect, connection, spec, strategy.statements())
         warn_of_index(dialect, connection, spec, strategy.claim, grouped=self.queue.group is not None)
         warn_of_skew(dialect, connection, spec, self._clock.now(), handler.lease)
-        runner = Runner(
-            queue=self.queue.name,
-            reader=read,
-            rules=Rules(
-                max_attempts=handler.max_attempts,
-                retry=handler.retry,
-                on_decode_error=handler.on_decode_error,
-                parks=spec.has(Role.ERROR),
-            ),
-            now=self._clock.now,
-            notices=self.notices,
-            call=self._call,
-        )
-        self._runner = runner
+        self._runner = self._make_runner(read)
         self._pump = Pump(
             queue=self.queue.name,
             database=Database(
                 strategy, budget_of(broker.pool), self._clock.now, sorted_by(dialect.classify), handler.lease
             ),
-            runner=runner,
+            runner=self._runner,
             hands=self._hands,
             pace=Pace(handler.poll_interval),
             keeper=Keeper(handler.lease),
             notices=self.notices,
             certain=certain,
+        )
+
+    def _strategy(self, facts: Mapping[str, ColumnFacts], read: Reader) -> Strategy:
+        spec, handler = self.queue.spec, self.handler
+        lease = spec.role(Role.LEASE)
+        assert lease is not None
+        return Lease(
+            Words(self.queue.broker.dialect, spec, grouped=self.queue.group is not None),
+            columns=read.columns,
+            seconds=handler.lease,
+            most=self._hands.capacity,
+            cap=handler.max_attempts,
+            group=self.queue.group,
+            precision=facts[lease.name].precision,
+        )
+
+    def _make_runner(self, read: Reader) -> Runner:
+        handler = self.handler
+        rules = Rules(
+            max_attempts=handler.max_attempts,
+            retry=handler.retry,
+            on_decode_error=handler.on_decode_error,
+            parks=self.queue.spec.has(Role.ERROR),
+        )
+        return Runner(
+            queue=self.queue.name,
+            reader=read,
+            rules=rules,
+            now=self._clock.now,
+            notices=self.notices,
+            call=self._call,
         )
 
     @property

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlqueue.column import Role
-from sqlqueue.dialect import Connection, Row
+from sqlqueue.dialect import Connection, Converter, Row
 from sqlqueue.moments import readable, round_up
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
@@ -128,11 +128,7 @@ class Lease:
         self._encode_lease = words.encoder(Role.LEASE)
         self._encode_due = words.encoder(Role.RETRY_AFTER if spec.has(Role.RETRY_AFTER) else Role.LEASE)
         self._decode_ahead = words.decoder(Role.RETRY_AFTER if spec.has(Role.RETRY_AFTER) else Role.LEASE)
-        self._nows = [
-            (f"now_{role.value}", words.now_encoder(role))
-            for role in (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
-            if spec.has(role)
-        ]
+        self._nows = _now_encoders(words)
         self._order = sort_key(words, self.returned)
 
     def statements(self) -> Sequence[Statement]:
@@ -279,6 +275,12 @@ class Lease:
             Claim(row[id_at], token, expires, None if attempt_at is None else int(row[attempt_at]), row[:width])
             for row in rows
         ]
+
+
+def _now_encoders(words: Words) -> list[tuple[str, Converter]]:
+    """The names under which statements read *now*, and how each is encoded."""
+    moments = (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
+    return [(f"now_{role.value}", words.now_encoder(role)) for role in moments if words.spec.has(role)]
 
 
 def _missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
