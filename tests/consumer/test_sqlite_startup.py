@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
 
@@ -17,20 +18,26 @@ from tests.support.database import Database
 
 NOBODY = 65534
 
-#: Starts a consumer as somebody whom file modes bind, which they do not bind root.
+#: Starts a consumer as somebody whom file modes bind, which they do not bind root. First on another database, for
+#: what is imported late: that somebody may not be able to read Python's own files.
 AS_NOBODY = f"""
 import os, sys
 from sqlqueue import Broker, Consumer
 from tests.consumer.helpers import Inbox, Job
+
+def start(url):
+    with Broker(url) as broker:
+        broker.queue(Job).handler(Inbox().handle)
+        try:
+            Consumer(broker, startup_timeout=5).start()
+        except Exception as error:
+            return f"{{type(error).__name__}}: {{error}}"
+
+start("sqlite://")
 if os.geteuid() == 0:
     os.setgroups([])
     os.setuid({NOBODY})
-with Broker(sys.argv[1]) as broker:
-    broker.queue(Job).handler(Inbox().handle)
-    try:
-        Consumer(broker, startup_timeout=5).start()
-    except Exception as error:
-        sys.stdout.write(f"{{type(error).__name__}}: {{error}}")
+sys.stdout.write(start(sys.argv[1]))
 """
 
 
@@ -50,9 +57,8 @@ def test_a_file_that_can_only_be_read_is_refused_at_once(directory: Path, journa
     file = directory / "shop.db"
     with Broker(f"sqlite:///{file}") as broker:
         jobs(broker).enqueue(1)
-    connection = sqlite3.connect(file)
-    assert connection.execute(f"PRAGMA journal_mode = {journal}").fetchone() == (journal,)
-    connection.close()
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute(f"PRAGMA journal_mode = {journal}").fetchone() == (journal,)
     file.chmod(0o444)
     directory.chmod(0o555 if what == "the directory too" else 0o777)
     before = monotonic()
@@ -60,7 +66,8 @@ def test_a_file_that_can_only_be_read_is_refused_at_once(directory: Path, journa
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
     assert told.stdout.startswith(f"SchemaError: the SQLite database {file} can only be read")
     assert monotonic() - before < 5  # it did not wait for the file to change
-    assert sqlite3.connect(file).execute("SELECT attempt, locked_until FROM jobs").fetchall() == [(0, None)]
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT attempt, locked_until FROM jobs").fetchall() == [(0, None)]
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
