@@ -1,5 +1,7 @@
 """With `notify=True` a row runs when its writer says so, whoever that is."""
 
+from queue import Empty
+
 import pytest
 
 from sqlqueue import Broker, Consumer, DeclarationError
@@ -143,6 +145,23 @@ def test_stop_worker_stops_every_consumer_of_the_table_within_a_second(postgres_
             assert second.ended(1)
             assert (first.error, second.error) == (None, None)
             assert not third.ended(0.2)
+
+
+def test_stop_worker_ends_the_claims_of_a_consumer_that_runs_beside_other_work(postgres_database: Database) -> None:
+    """SUITE 136: whoever started it stops it, and sees in its health that it should."""
+    inbox = Inbox()
+    with Broker(postgres_database.url, poll_interval=HOUR, notify=True) as broker:
+        queue = jobs(broker)
+        queue.handler(inbox.handle)
+        consumer, _ = recorded(broker)
+        with consumer:
+            listening(postgres_database)
+            notify(postgres_database, "jobs", "stop_worker")
+            wait_until(lambda: consumer.health().state == "stopping")
+            queue.enqueue(1)
+            with pytest.raises(Empty):
+                inbox.next(0.2)
+        assert consumer.health().state == "stopped"
 
 
 def test_a_trigger_that_fires_for_every_row_and_change_makes_no_loop_of_claims(postgres_database: Database) -> None:
