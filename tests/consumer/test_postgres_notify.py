@@ -3,11 +3,13 @@
 from queue import Empty
 
 import pytest
+from psycopg.errors import InsufficientPrivilege
 
 from sqlqueue import Broker, Consumer, DeclarationError
 from tests.consumer.helpers import HOUR, INSERT_MAIL, Inbox, Job, Mail, jobs, recorded, running, wait_idle, wait_until
 from tests.consumer.postgres_helpers import Ear, listeners, listening, mail_queues, notify
 from tests.support.database import Database
+from tests.support.postgres import url_of
 
 # pg_task's: for each row, whatever is done to it.
 PER_ROW_TRIGGER = """
@@ -101,6 +103,29 @@ def test_a_group_that_no_notification_can_carry_is_refused_with_notify(postgres_
             broker.queue(Mail, group="x" * 8000)
     with Broker(postgres_database.url) as quiet:
         quiet.queue(Mail, group="x" * 8000)
+
+
+def test_a_notification_that_fails_fails_the_enqueue_and_writes_nothing(postgres_database: Database) -> None:
+    """SUITE 127"""
+    role = f"mute_{postgres_database.name}"
+    with Broker(postgres_database.url) as owner:
+        jobs(owner)
+    postgres_database.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret'")
+    postgres_database.execute(f"GRANT USAGE ON SCHEMA {postgres_database.name} TO {role}")
+    postgres_database.execute(f"GRANT ALL ON jobs TO {role}")
+    postgres_database.execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC")
+    try:
+        url = url_of(postgres_database.url, user=role, password="secret")
+        with Broker(url, notify=True) as broker:
+            with pytest.raises(InsufficientPrivilege, match="pg_notify"):
+                broker.queue(Job).enqueue(1)
+            with pytest.raises(InsufficientPrivilege, match="pg_notify"):
+                broker.queue(Job).enqueue_many([2, 3])
+        assert postgres_database.execute("SELECT count(*) FROM jobs") == [(0,)]
+    finally:
+        postgres_database.execute("GRANT EXECUTE ON FUNCTION pg_notify TO PUBLIC")
+        postgres_database.execute(f"DROP OWNED BY {role}")
+        postgres_database.execute(f"DROP ROLE {role}")
 
 
 def test_a_group_named_stop_worker_is_refused_with_notify(postgres_database: Database) -> None:
