@@ -122,6 +122,15 @@ class Dialect(ABC):
         """
         return ""
 
+    @abstractmethod
+    def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
+        """The condition that `expression`, over `column`, is one of the values of the parameter `name`: a list of
+        values as the driver returned them, bound through `list_encoder()`."""
+
+    def list_encoder(self) -> Converter | None:
+        """From a list of values as the driver returned them to what is bound for it; None where that is the list."""
+        return None
+
     def earliest(self, column: ColumnSpec) -> str:
         """A literal before every moment of `column`: what NULL counts as."""
         raise NotImplementedError

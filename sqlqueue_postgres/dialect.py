@@ -96,6 +96,9 @@ class PostgresDialect(Dialect):
         arrays = ", ".join(f":{name}::{values.sql_type(column)}[]" for name, column in columns.items())
         return f"unnest({arrays}) AS given({', '.join(columns)})"
 
+    def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
+        return f"{self.read(column, expression)} = ANY(:{name}::{values.sql_type(column)}[])"
+
     def earliest(self, column: ColumnSpec) -> str:
         return "'-infinity'::timestamptz"
 

@@ -53,6 +53,12 @@ class SQLiteDialect(Dialect):
     def now(self, column: ColumnSpec) -> str:
         return fragments.now(column)
 
+    def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
+        return fragments.any_of(expression, name)
+
+    def list_encoder(self) -> Converter | None:
+        return values.quoted_list
+
     def earliest(self, column: ColumnSpec) -> str:
         return fragments.earliest(column)
 

@@ -128,3 +128,11 @@ ORDER BY {order}
 def each_level(table: str, id: str, rows: str, order: Sequence[str]) -> str:
     """The ids that `rows` finds for each level, in order."""
     return fill(EACH_LEVEL, {"table": table, "id": id, "rows": rows, "order": ", ".join(order)})
+
+
+# A column holds values of any type, and JSON has none for bytes: all are compared as SQL writes them.
+ANY_OF = "quote({expression}) IN (SELECT value FROM json_each(:{name}))"
+
+
+def any_of(expression: str, name: str) -> str:
+    return fill(ANY_OF, {"expression": expression, "name": name})

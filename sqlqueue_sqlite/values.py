@@ -1,6 +1,7 @@
 """Values on their way to and from SQLite, by the declared column; sqlite3's own adapters are never asked."""
 
 import json
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, get_origin
@@ -119,3 +120,20 @@ _DECODERS: tuple[tuple[type, Converter], ...] = (
     (dict, from_json),
     (list, from_json),
 )
+
+
+def quoted_list(values: Iterable[Any]) -> str:
+    """Values as SQLite's quote() writes them, in a JSON array."""
+    return json.dumps([quoted(value) for value in values])
+
+
+def quoted(value: Any) -> str:
+    """A value that sqlite3 returned as SQLite's quote() writes it."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, str):
+        text = value.replace("'", "''")
+        return f"'{text}'"
+    return str(value)

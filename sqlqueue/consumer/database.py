@@ -8,7 +8,7 @@ import attrs
 
 from sqlqueue.consumer.budget import Budget
 from sqlqueue.dialect import Trouble
-from sqlqueue.strategies.base import Ahead, Claim, Settlement, Strategy, Turned
+from sqlqueue.strategies.base import NOBODY, Ahead, Claim, PassOver, Settlement, Strategy, Turned
 
 #: Seconds to wait for one of the pool's connections: an eighth of a lease within these bounds.
 SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
@@ -29,9 +29,9 @@ class Database:
     lease: float
     _looked_at: datetime | None = None
 
-    def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int) -> Turned:
+    def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int, pass_over: PassOver = NOBODY) -> Turned:
         with self.budget.connection(self.patience) as connection:
-            return self.strategy.turn(connection, settlements, limit, self.now())
+            return self.strategy.turn(connection, settlements, limit, self.now(), pass_over)
 
     def extend(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Extend these leases; the claims that were lost.

@@ -1,11 +1,12 @@
 """Dispatch: what one queue of this consumer holds, and which of it the workers may take. Owned by one thread."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 from queue import Empty, SimpleQueue
 
 from sqlqueue.consumer.handlers import Work
 from sqlqueue.consumer.lanes import Blocked, Lanes
+from sqlqueue.strategies.base import NOBODY, PassOver
 
 #: Rows for each worker that may wait behind others of their key without taking a worker's place.
 WAITING_BY_KEY = 10
@@ -21,6 +22,7 @@ class Hands:
         self.capacity = workers + prefetch
         self.ready: SimpleQueue[Work | None] = SimpleQueue()
         self.held: set[Work] = set()
+        self.by_key = by_key
         self._waiting = 0
         self._most_waiting = workers * WAITING_BY_KEY
         self._lanes: Lanes[Work] | None = Lanes() if by_key else None
@@ -37,6 +39,23 @@ class Hands:
         if lanes is None or lanes.busy(work.key):
             return None
         return lanes.blocked(work.key, work.delivery.claim.id)
+
+    def pass_over(self) -> PassOver:
+        """What the next claim leaves alone: the keys that wait for a failed row, but not that row."""
+        if self._lanes is None or not self._lanes.any_blocked:
+            return NOBODY
+        failed = self._lanes.failed
+        return PassOver(list(failed), [blocked.id for blocked in failed.values()])
+
+    def overdue(self, now: datetime) -> list[tuple[Hashable, Hashable]]:
+        """The keys, with their failed rows, that wait for a row which was due by `now` and has not come to us."""
+        if self._lanes is None or not self._lanes.any_blocked:
+            return []
+        return [
+            (key, blocked.id)
+            for key, blocked in self._lanes.failed.items()
+            if not self._lanes.busy(key) and (blocked.until is None or blocked.until <= now)
+        ]
 
     def in_order(self, works: Sequence[Work]) -> Sequence[Work]:
         """Claimed rows with those first that hold back others of their key."""
@@ -88,10 +107,10 @@ class Hands:
         self._waiting -= len(behind)
         return behind
 
-    def unblock(self, work: Work) -> None:
-        """Whatever held back this row's key was settled elsewhere."""
+    def unblock(self, key: Hashable) -> None:
+        """The failed row that the key waited for was settled elsewhere."""
         if self._lanes is not None:
-            self._lanes.unblock(work.key)
+            self._lanes.unblock(key)
 
     def unstarted(self) -> list[Work]:
         """Take back everything that no worker has begun."""

@@ -1,7 +1,7 @@
 """Dispatch, pure: which of the claimed rows may run now. Rows of one key run one at a time, oldest first."""
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Generic, TypeVar
 
@@ -31,6 +31,11 @@ class Lanes(Generic[W]):
     @property
     def any_blocked(self) -> bool:
         return bool(self._blocked)
+
+    @property
+    def failed(self) -> Mapping[Hashable, Blocked]:
+        """The keys that wait for a failed row, and that row."""
+        return self._blocked
 
     def busy(self, key: Hashable) -> bool:
         """Whether a row of this key is in hand."""

@@ -71,7 +71,7 @@ class Ledger:
             return
         self.settled += 1
         if settlement.move is Move.RETRY and not gone:
-            self.put_back(self._hands.retried(one.work, settlement.due), settlement.due)
+            self.put_back(self._hands.retried(one.work, settlement.due))
             dues.append(settlement.due)
         else:
             self._hands.settled(one.work)

@@ -24,8 +24,8 @@ from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Trouble
 from sqlqueue.strategies.base import Claim, Turned
 
-#: Seconds until a row is looked at again whose key waits for a row that another instance has.
-PUT_OFF = 1.0
+#: Seconds between two questions whether the failed row that a key waits for was settled elsewhere.
+FREE_KEYS = 1.0
 
 
 class Pump:
@@ -47,6 +47,7 @@ class Pump:
         self._pace, self._keeper, self._notices, self._certain = pace, keeper, notices, certain
         self._inbox: Inbox[Finished] = Inbox()
         self._looked = -1
+        self._freed = float("-inf")
         self._stopping = self._giving_up = False
         self.ledger = Ledger(queue, hands, notices)
         self.outage = Outage(queue)
@@ -154,6 +155,7 @@ class Pump:
         wakes = self._inbox.wakes
         if limit:
             self._pace.begin(now)
+            self._free_keys()
         turned = self._settle_and_claim(limit)
         if turned is None:
             return
@@ -167,7 +169,7 @@ class Pump:
         finished, self.ledger.unsettled = self.ledger.unsettled, []
         pairs = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         try:
-            turned = self._database.turn(pairs, limit)
+            turned = self._database.turn(pairs, limit, self._hands.pass_over())
         except Exception as error:  # sorted by what the dialect makes of it
             self.ledger.unsettled = finished
             if not finished or self._database.classify(error) is not Trouble.PERMANENT:
@@ -181,7 +183,10 @@ class Pump:
         for due in self.ledger.post(finished, turned):
             if due is None:
                 self._looked = -1
-            self._pace.due(monotonic(), 0.0 if due is None else (due - self._database.now()).total_seconds())
+            due_in = 0.0 if due is None else (due - self._database.now()).total_seconds()
+            self._pace.due(monotonic(), due_in)
+            if self._hands.by_key:
+                self._pace.due(monotonic(), due_in + FREE_KEYS)
 
     def _dispatch(self, claims: Sequence[Claim]) -> None:
         """Hand claimed rows to the workers; a row whose key waits for a failed one goes back."""
@@ -190,32 +195,26 @@ class Pump:
         self._keeper.written(monotonic())
         key = self._runner.reader.raw_key
         works = [Work(Delivery(self._queue, claim), key(claim.row)) for claim in claims]
-        held_back: list[Work] = []
         for work in self._hands.in_order(works):
-            if self._hands.blocked(work) is not None:
-                held_back.append(work)
+            if self._hands.blocked(work) is not None:  # its key failed in the very turn that claimed it
+                self._hands.held.add(work)
+                self.ledger.put_back([work])
                 continue
             self._notices.tell("claimed", work.delivery)
             self._hands.take(work)
-        if held_back:
-            self._put_off(held_back)
 
-    def _put_off(self, works: Sequence[Work]) -> None:
-        """Rows behind a failed row of their key go back until that one is due, for it may be settled elsewhere."""
-        now = self._database.now()
-        soon = now + timedelta(seconds=PUT_OFF)
-        overdue: dict[object, Work] = {}
-        for work in works:
-            blocked = self._hands.blocked(work)
-            assert blocked is not None
-            until = soon if blocked.until is None else max(blocked.until, soon)
-            self._hands.held.add(work)
-            self.ledger.put_back([work], until)
-            if until == soon:
-                overdue[blocked.id] = work
-        for id, work in overdue.items():
-            if not self._database.unfinished(id):
-                self._hands.unblock(work)
+    def _free_keys(self) -> None:
+        """Keys that wait for a failed row which has not come back to us go on if it was settled elsewhere."""
+        now = monotonic()
+        if now < self._freed + FREE_KEYS:
+            return
+        overdue = self._hands.overdue(self._database.now() - timedelta(seconds=FREE_KEYS))
+        self._freed = now if overdue else self._freed
+        for key, id in overdue:
+            if self._database.unfinished(id):
+                self._pace.due(now, FREE_KEYS)
+            else:
+                self._hands.unblock(key)
 
     def _after_look(self, short: bool, wakes: int) -> None:
         if not short:

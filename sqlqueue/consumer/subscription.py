@@ -109,6 +109,7 @@ class Subscription:
             cap=handler.max_attempts,
             group=self.queue.group,
             precision=facts[lease.name].precision,
+            by_key=handler.by_key,
         )
 
     def _make_runner(self, read: Reader) -> Runner:

@@ -47,6 +47,15 @@ class Settlement:
     error: str | None = None
 
 
+@attrs.frozen
+class PassOver:
+    """Rows that a claim leaves alone: those of `keys`, but for the rows of `ids`. Both as the driver returned them."""
+
+    keys: Sequence[Any] = ()
+    ids: Sequence[Any] = ()
+
+
+NOBODY = PassOver()
 ACKNOWLEDGE = Settlement(Move.FINISH)
 RELEASE = Settlement(Move.RELEASE)
 
@@ -82,9 +91,17 @@ class Strategy(Protocol):
     holds_connection: bool
 
     def turn(
-        self, connection: Connection, settlements: Sequence[tuple[Claim, Settlement]], limit: int, now: datetime
+        self,
+        connection: Connection,
+        settlements: Sequence[tuple[Claim, Settlement]],
+        limit: int,
+        now: datetime,
+        pass_over: PassOver = NOBODY,
     ) -> Turned:
-        """Settle what is finished and claim up to `limit` rows, in one transaction and one round trip."""
+        """Settle what is finished and claim up to `limit` rows, in one transaction and one round trip.
+
+        Only a strategy made for order by key heeds `pass_over`.
+        """
         ...
 
     def extend(self, connection: Connection, claims: Sequence[Claim], now: datetime) -> Sequence[Claim]:

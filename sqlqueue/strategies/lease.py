@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import attrs
+
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Converter, Row
 from sqlqueue.moments import readable, round_up
@@ -16,10 +18,10 @@ from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import Settlements, present, unfinished
 from sqlqueue.strategies.ahead import look_ahead
-from sqlqueue.strategies.base import Ahead, Claim, Move, Settlement, Turned
+from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.bookmark import SWEEP_AFTER, Bookmark
 from sqlqueue.strategies.order import in_order, positions, sort_key
-from sqlqueue.strategies.waiting import onward, waiting
+from sqlqueue.strategies.waiting import onward, unleased, unless_passed_over, waiting
 from sqlqueue.words import Words, also
 
 # Rows are locked first, in claim order and passing over those that others have locked, and then updated: a bare
@@ -55,24 +57,25 @@ COUNT = "COALESCE({attempt}, 0) + 1"
 COUNT_AFRESH = "CASE WHEN {lease} IS NULL AND {attempt} >= :cap THEN 1 ELSE COALESCE({attempt}, 0) + 1 END"
 
 
-def _free(words: Words) -> str:
-    lease, spec = words.column(Role.LEASE), words.spec.role(Role.LEASE)
-    assert spec is not None
-    return f"({lease} IS NULL OR {words.dialect.ended(lease, spec, words.now(Role.LEASE))})"
-
-
-def _claim(words: Words, returned: Sequence[ColumnSpec], most: int, *, capped: bool, goes_on: bool) -> Statement:
+def _claim(
+    words: Words, returned: Sequence[ColumnSpec], most: int, *, capped: bool, goes_on: bool, by_key: bool
+) -> Statement:
     counted = []
     if words.spec.has(Role.ATTEMPT):
         count = COUNT_AFRESH if capped and words.spec.has(Role.ERROR) else COUNT
         text = fill(count, {"attempt": words.column(Role.ATTEMPT), "lease": words.column(Role.LEASE)})
         counted = [f"{words.bare(Role.ATTEMPT)} = {text}"]
+    conditions = [
+        unleased(words),
+        *([unless_passed_over(words)] if by_key else []),
+        *([onward(words)] if goes_on else []),
+    ]
     running = [f"{words.bare(Role.RUNNING)} = TRUE"] if words.spec.has(Role.RUNNING) else []
     return words.statement(
         "claim by lease, onward" if goes_on else "claim by lease",
         CLAIM,
         width=len(returned),
-        waiting=waiting(words, most, _free(words), *([onward(words)] if goes_on else [])),
+        waiting=waiting(words, most, *conditions),
         lease=words.bare(Role.LEASE),
         counted=also(counted),
         running=also(running),
@@ -85,7 +88,7 @@ class Lease:
 
     `columns` are what the handler reads of a row, `seconds` how long a lease lasts, `most` the most rows that one
     claim takes, `cap` the attempts after which a row is spent (None: no cap), `precision` the decimal digits of
-    a second that the lease column keeps (None: all).
+    a second that the lease column keeps (None: all), `by_key` whether claims pass keys over.
     """
 
     holds_connection = False
@@ -100,6 +103,7 @@ class Lease:
         cap: int | None = None,
         group: str | None = None,
         precision: int | None = None,
+        by_key: bool = False,
     ) -> None:
         spec = words.spec
         needed = [spec.id, *(c for r in (Role.ATTEMPT, Role.PRIORITY, Role.RETRY_AFTER) if (c := spec.role(r)))]
@@ -111,20 +115,21 @@ class Lease:
         self._precision = precision
         self._due_precision = None if spec.has(Role.RETRY_AFTER) else precision
         self._cap, self._group = cap, group
-        self.claim = _claim(words, self.returned, most, capped=cap is not None, goes_on=False)
+        self.claim = _claim(words, self.returned, most, capped=cap is not None, goes_on=False, by_key=by_key)
         self._onward: Statement | None = None
         dead_rows = words.dialect.capabilities.dead_rows
         if not spec.has(Role.PRIORITY) and (dead_rows or not spec.has(Role.RETRY_AFTER)):
-            self._onward = _claim(words, self.returned, most, capped=cap is not None, goes_on=True)
+            self._onward = _claim(words, self.returned, most, capped=cap is not None, goes_on=True, by_key=by_key)
         self._bookmark = Bookmark(backlog=dead_rows)
         self._due_at = positions(self.returned, Role.RETRY_AFTER).get(Role.RETRY_AFTER)
         self._settle = Settlements.by_lease(words)
         lease = spec.role(Role.LEASE)
         assert lease is not None
         self._extend = words.settlement("extend", EXTEND, {"id": spec.id, "token": lease}, lease=words.bare(Role.LEASE))
-        self._ahead = look_ahead(words, free=_free(words))
+        self._ahead = look_ahead(words, free=unleased(words))
         self._present = present(words)
         self._unfinished = unfinished(words)
+        self._encode_list: Converter = words.dialect.list_encoder() or list
         self._encode_lease = words.encoder(Role.LEASE)
         self._encode_due = words.encoder(Role.RETRY_AFTER if spec.has(Role.RETRY_AFTER) else Role.LEASE)
         self._decode_ahead = words.decoder(Role.RETRY_AFTER if spec.has(Role.RETRY_AFTER) else Role.LEASE)
@@ -132,25 +137,23 @@ class Lease:
         self._order = sort_key(words, self.returned)
 
     def statements(self) -> Sequence[Statement]:
-        settle = self._settle
-        every_one = (
-            self.claim,
-            self._onward,
-            settle.finish,
-            settle.retry,
-            settle.park,
-            settle.release,
-            self._extend,
-            self._ahead,
-            self._present,
-            self._unfinished,
-        )
-        return [one for one in every_one if one is not None]
+        own = (self.claim, self._onward, self._extend, self._ahead, self._present, self._unfinished)
+        settling = attrs.astuple(self._settle, recurse=False)
+        return [one for one in (*own, *settling) if one is not None]
 
     def turn(
-        self, connection: Connection, settlements: Sequence[tuple[Claim, Settlement]], limit: int, now: datetime
+        self,
+        connection: Connection,
+        settlements: Sequence[tuple[Claim, Settlement]],
+        limit: int,
+        now: datetime,
+        pass_over: PassOver = NOBODY,
     ) -> Turned:
         values = self._moments(now)
+        values["passed_keys"], values["passed_ids"] = (
+            self._encode_list(pass_over.keys),
+            self._encode_list(pass_over.ids),
+        )
         settling = self._calls(settlements, values, now)
         calls = [call for call, _ in settling]
         expires = self._expiry(now)

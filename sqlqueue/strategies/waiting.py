@@ -41,6 +41,23 @@ def onward(words: Words) -> str:
     return f"({', '.join(keys)}) >= ({', '.join(values)})"
 
 
+def unleased(words: Words) -> str:
+    """The condition that nobody holds a lease on a row."""
+    lease, spec = words.column(Role.LEASE), words.spec.role(Role.LEASE)
+    assert spec is not None
+    return f"({lease} IS NULL OR {words.dialect.ended(lease, spec, words.now(Role.LEASE))})"
+
+
+def unless_passed_over(words: Words) -> str:
+    """The condition that no failed row of its key holds a row back; the failed row itself is free to come."""
+    dialect, spec = words.dialect, words.spec
+    key = spec.role(Role.PARTITION_KEY)
+    assert key is not None
+    name = words.qualified(key)
+    held = dialect.any_of(key, name, "passed_keys")
+    return f"({name} IS NULL OR NOT {held} OR {dialect.any_of(spec.id, words.qualified(spec.id), 'passed_ids')})"
+
+
 def waiting(words: Words, most: int, *conditions: str) -> str:
     """The first `most` rows, in claim order, that are due and meet the strategy's `conditions`."""
     if not has_levels(words):
