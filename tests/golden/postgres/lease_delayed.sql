@@ -35,26 +35,6 @@ FROM due
 WHERE "counted_jobs"."id" = due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at";
 
--- sqlqueue: acknowledge
-DELETE FROM "counted_jobs"
-USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
-RETURNING "counted_jobs"."id";
-
--- sqlqueue: retry
-UPDATE "counted_jobs"
-SET "due_at" = given.due, "locked_until" = NULL
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
-RETURNING "counted_jobs"."id";
-
--- sqlqueue: release
-UPDATE "counted_jobs"
-SET "locked_until" = given.until, "attempt" = "counted_jobs"."attempt" - 1
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
-RETURNING "counted_jobs"."id";
-
 -- sqlqueue: extend
 UPDATE "counted_jobs"
 SET "locked_until" = $1
@@ -87,3 +67,23 @@ WHERE "counted_jobs"."id" = $1;
 -- sqlqueue: is it unfinished
 SELECT "counted_jobs"."id" FROM "counted_jobs"
 WHERE "counted_jobs"."id" = $1 AND TRUE;
+
+-- sqlqueue: acknowledge
+DELETE FROM "counted_jobs"
+USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
+WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+RETURNING "counted_jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "counted_jobs"
+SET "due_at" = given.due, "locked_until" = NULL
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
+WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+RETURNING "counted_jobs"."id";
+
+-- sqlqueue: release
+UPDATE "counted_jobs"
+SET "locked_until" = given.until, "attempt" = "counted_jobs"."attempt" - 1
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
+WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+RETURNING "counted_jobs"."id";

@@ -46,34 +46,6 @@ FROM due
 WHERE "full_jobs"."id" = due.id
 RETURNING "full_jobs"."id", "full_jobs"."queue_name"::text, "full_jobs"."account"::text, "full_jobs"."headers", "full_jobs"."payload"::text, "full_jobs"."attempt", "full_jobs"."priority", "full_jobs"."due_at";
 
--- sqlqueue: acknowledge
-UPDATE "full_jobs"
-SET "done_at" = $1, "locked_until" = NULL, "is_running" = FALSE
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
-RETURNING "full_jobs"."id";
-
--- sqlqueue: retry
-UPDATE "full_jobs"
-SET "due_at" = given.due, "locked_until" = NULL, "is_running" = FALSE
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
-RETURNING "full_jobs"."id";
-
--- sqlqueue: park
-UPDATE "full_jobs"
-SET "error" = given.error, "locked_until" = NULL, "is_running" = FALSE
-FROM unnest($1::bigint[], $2::timestamptz[], $3::text[]) AS given(id, token, error)
-WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
-RETURNING "full_jobs"."id";
-
--- sqlqueue: release
-UPDATE "full_jobs"
-SET "locked_until" = given.until, "attempt" = "full_jobs"."attempt" - 1, "is_running" = FALSE
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
-RETURNING "full_jobs"."id";
-
 -- sqlqueue: extend
 UPDATE "full_jobs"
 SET "locked_until" = $1
@@ -166,3 +138,31 @@ SELECT "full_jobs"."id" FROM "full_jobs"
 WHERE "full_jobs"."id" = $1 AND "full_jobs"."queue_name" = $2
   AND "full_jobs"."done_at" IS NULL
   AND "full_jobs"."error" IS NULL;
+
+-- sqlqueue: acknowledge
+UPDATE "full_jobs"
+SET "done_at" = $1, "locked_until" = NULL, "is_running" = FALSE
+FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
+WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
+RETURNING "full_jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "full_jobs"
+SET "due_at" = given.due, "locked_until" = NULL, "is_running" = FALSE
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
+WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
+RETURNING "full_jobs"."id";
+
+-- sqlqueue: park
+UPDATE "full_jobs"
+SET "error" = given.error, "locked_until" = NULL, "is_running" = FALSE
+FROM unnest($1::bigint[], $2::timestamptz[], $3::text[]) AS given(id, token, error)
+WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
+RETURNING "full_jobs"."id";
+
+-- sqlqueue: release
+UPDATE "full_jobs"
+SET "locked_until" = given.until, "attempt" = "full_jobs"."attempt" - 1, "is_running" = FALSE
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
+WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
+RETURNING "full_jobs"."id";

@@ -33,26 +33,6 @@ FROM due
 WHERE "jobs"."id" = due.id
 RETURNING "jobs"."id", "jobs"."payload"::text;
 
--- sqlqueue: acknowledge
-DELETE FROM "jobs"
-USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
-RETURNING "jobs"."id";
-
--- sqlqueue: retry
-UPDATE "jobs"
-SET "locked_until" = given.due
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
-RETURNING "jobs"."id";
-
--- sqlqueue: release
-UPDATE "jobs"
-SET "locked_until" = given.until
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
-RETURNING "jobs"."id";
-
 -- sqlqueue: extend
 UPDATE "jobs"
 SET "locked_until" = $1
@@ -75,3 +55,23 @@ WHERE "jobs"."id" = $1;
 -- sqlqueue: is it unfinished
 SELECT "jobs"."id" FROM "jobs"
 WHERE "jobs"."id" = $1 AND TRUE;
+
+-- sqlqueue: acknowledge
+DELETE FROM "jobs"
+USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "jobs"
+SET "locked_until" = given.due
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
+
+-- sqlqueue: release
+UPDATE "jobs"
+SET "locked_until" = given.until
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";

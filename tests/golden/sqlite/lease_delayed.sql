@@ -43,23 +43,6 @@ FROM due
 WHERE "counted_jobs"."id" = due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload", "counted_jobs"."attempt", "counted_jobs"."due_at";
 
--- sqlqueue: acknowledge
-DELETE FROM "counted_jobs"
-WHERE "counted_jobs"."id" = ?1 AND "counted_jobs"."locked_until" = ?2
-RETURNING "counted_jobs"."id";
-
--- sqlqueue: retry
-UPDATE "counted_jobs"
-SET "due_at" = ?1, "locked_until" = NULL
-WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
-RETURNING "counted_jobs"."id";
-
--- sqlqueue: release
-UPDATE "counted_jobs"
-SET "locked_until" = ?1, "attempt" = "counted_jobs"."attempt" - 1
-WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
-RETURNING "counted_jobs"."id";
-
 -- sqlqueue: extend
 UPDATE "counted_jobs"
 SET "locked_until" = ?1
@@ -118,3 +101,20 @@ WHERE "counted_jobs"."id" = ?1;
 -- sqlqueue: is it unfinished
 SELECT "counted_jobs"."id" FROM "counted_jobs"
 WHERE "counted_jobs"."id" = ?1 AND TRUE;
+
+-- sqlqueue: acknowledge
+DELETE FROM "counted_jobs"
+WHERE "counted_jobs"."id" = ?1 AND "counted_jobs"."locked_until" = ?2
+RETURNING "counted_jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "counted_jobs"
+SET "due_at" = ?1, "locked_until" = NULL
+WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
+RETURNING "counted_jobs"."id";
+
+-- sqlqueue: release
+UPDATE "counted_jobs"
+SET "locked_until" = ?1, "attempt" = "counted_jobs"."attempt" - 1
+WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
+RETURNING "counted_jobs"."id";

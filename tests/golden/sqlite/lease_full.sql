@@ -83,30 +83,6 @@ FROM due
 WHERE "full_jobs"."id" = due.id
 RETURNING "full_jobs"."id", "full_jobs"."queue_name", "full_jobs"."account", "full_jobs"."headers", "full_jobs"."payload", "full_jobs"."attempt", "full_jobs"."priority", "full_jobs"."due_at";
 
--- sqlqueue: acknowledge
-UPDATE "full_jobs"
-SET "done_at" = ?1, "locked_until" = NULL, "is_running" = FALSE
-WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
-RETURNING "full_jobs"."id";
-
--- sqlqueue: retry
-UPDATE "full_jobs"
-SET "due_at" = ?1, "locked_until" = NULL, "is_running" = FALSE
-WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
-RETURNING "full_jobs"."id";
-
--- sqlqueue: park
-UPDATE "full_jobs"
-SET "error" = ?1, "locked_until" = NULL, "is_running" = FALSE
-WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
-RETURNING "full_jobs"."id";
-
--- sqlqueue: release
-UPDATE "full_jobs"
-SET "locked_until" = ?1, "attempt" = "full_jobs"."attempt" - 1, "is_running" = FALSE
-WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
-RETURNING "full_jobs"."id";
-
 -- sqlqueue: extend
 UPDATE "full_jobs"
 SET "locked_until" = ?1
@@ -338,3 +314,27 @@ SELECT "full_jobs"."id" FROM "full_jobs"
 WHERE "full_jobs"."id" = ?1 AND "full_jobs"."queue_name" = ?2
   AND "full_jobs"."done_at" IS NULL
   AND "full_jobs"."error" IS NULL;
+
+-- sqlqueue: acknowledge
+UPDATE "full_jobs"
+SET "done_at" = ?1, "locked_until" = NULL, "is_running" = FALSE
+WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+RETURNING "full_jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "full_jobs"
+SET "due_at" = ?1, "locked_until" = NULL, "is_running" = FALSE
+WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+RETURNING "full_jobs"."id";
+
+-- sqlqueue: park
+UPDATE "full_jobs"
+SET "error" = ?1, "locked_until" = NULL, "is_running" = FALSE
+WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+RETURNING "full_jobs"."id";
+
+-- sqlqueue: release
+UPDATE "full_jobs"
+SET "locked_until" = ?1, "attempt" = "full_jobs"."attempt" - 1, "is_running" = FALSE
+WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+RETURNING "full_jobs"."id";

@@ -35,23 +35,6 @@ FROM due
 WHERE "jobs"."id" = due.id
 RETURNING "jobs"."id", "jobs"."payload";
 
--- sqlqueue: acknowledge
-DELETE FROM "jobs"
-WHERE "jobs"."id" = ?1 AND "jobs"."locked_until" = ?2
-RETURNING "jobs"."id";
-
--- sqlqueue: retry
-UPDATE "jobs"
-SET "locked_until" = ?1
-WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
-RETURNING "jobs"."id";
-
--- sqlqueue: release
-UPDATE "jobs"
-SET "locked_until" = ?1
-WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
-RETURNING "jobs"."id";
-
 -- sqlqueue: extend
 UPDATE "jobs"
 SET "locked_until" = ?1
@@ -73,3 +56,20 @@ WHERE "jobs"."id" = ?1;
 -- sqlqueue: is it unfinished
 SELECT "jobs"."id" FROM "jobs"
 WHERE "jobs"."id" = ?1 AND TRUE;
+
+-- sqlqueue: acknowledge
+DELETE FROM "jobs"
+WHERE "jobs"."id" = ?1 AND "jobs"."locked_until" = ?2
+RETURNING "jobs"."id";
+
+-- sqlqueue: retry
+UPDATE "jobs"
+SET "locked_until" = ?1
+WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+RETURNING "jobs"."id";
+
+-- sqlqueue: release
+UPDATE "jobs"
+SET "locked_until" = ?1
+WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+RETURNING "jobs"."id";
