@@ -149,7 +149,7 @@ def test_a_member_of_a_union_that_would_come_back_as_another_is_refused(message:
         (Level | int, "Level and int look alike in JSON"),
         (timedelta | float, "timedelta and float look alike in JSON"),
         (datetime | UUID, "Unsupported type"),
-        (list[int] | Line, "Unsupported type"),
+        (list[int] | Line, "Line cannot be decoded: "),
     ],
     ids=str,
 )

@@ -87,7 +87,7 @@ def cached(message: Invoice) -> None: ...
         (functools.partial(functools.partial(Service(), delivery=Delivery)), False, Invoice),  # type: ignore[arg-type]
         (wrapped, False, Invoice),
         (cached, False, Invoice),
-        (print, False, Any),
+        (len, False, Any),
         ([].append, False, Any),
     ],
 )
