@@ -9,6 +9,7 @@ import attrs
 from sqlqueue import Broker, ColumnSpec, Role, TableSpec
 from sqlqueue.clock import UTC
 from sqlqueue.strategies.base import Claim, Move, Settlement
+from sqlqueue.strategies.bookmark import SWEEP_AFTER
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.clock import START
@@ -214,6 +215,7 @@ class Member:
         assert payload is not None
         self.table = table
         self.claims = list(claims)
+        self._goes_round = False
         self.strategy = Lease(table.words, columns=(payload,), seconds=LEASE, most=3, cap=form.cap)
 
     def turn(self, settling: Sequence[tuple[Claim, Settlement]], limit: int) -> None:
@@ -231,16 +233,35 @@ class Member:
         gone = [claim for claim in late if claim.id not in self.table.rows]
         assert list(turned.gone) == gone
         assert list(turned.lost) == [claim for claim in late if claim not in gone]
-        expected = [self._claim(row, now) for row in self._takes({claim.id for claim in settled}, limit)]
+        changed = {claim.id for claim in settled if claim not in late}
+        self._goes_round = self._goes_round or any(self._comes_back(settlement, now) for _, settlement in settling)
+        rows = self._takes(changed, limit)
+        if self._goes_round:
+            rows = self._took(turned.claims, len(rows), limit)
+        expected = [self._claim(row, now) for row in rows]
         assert [(claim.id, claim.attempt, claim.expires) for claim in turned.claims] == expected
         self.claims = [claim for claim in self.claims if claim not in settled] + list(turned.claims)
 
-    def _takes(self, settled: set[int], limit: int) -> list[Row]:
+    def _takes(self, changed: set[int], limit: int) -> list[Row]:
         rows = self.table.claimable()
         if self.table.others.kind == "postgres":
             # One statement sees the table as it was before: what it lets go is for the next turn.
-            rows = [row for row in rows if row.id not in settled]
+            rows = [row for row in rows if row.id not in changed]
         return rows[:limit]
+
+    def _comes_back(self, settlement: Settlement, now: datetime) -> bool:
+        """Whether a row asks to come again soon by its lease: those behind it are claimed first (PAINS 19)."""
+        if self.table.has(Role.RETRY_AFTER) or settlement.move is not Move.RETRY:
+            return False
+        return settlement.due is None or settlement.due < now + SWEEP_AFTER
+
+    def _took(self, claims: Sequence[Claim], least: int, most: int) -> list[Row]:
+        """The rows of a claim that need not begin at the start: free ones, in order, and no fewer than there are."""
+        free = {row.id: row for row in self.table.claimable()}
+        rows = [free[claim.id] for claim in claims]
+        assert least <= len(rows) <= most
+        assert rows == sorted(rows, key=lambda row: row.order)
+        return rows
 
     def _claim(self, row: Row, now: datetime) -> tuple[int, int | None, datetime]:
         has = self.table.has
