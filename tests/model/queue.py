@@ -1,4 +1,4 @@
-"""What the model of the queue knows: forms of tables, the rows that a table should hold, and a consumer's claims."""
+"""What the model of the queue knows: the rows that a table should hold, and a consumer's claims."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,15 +6,14 @@ from typing import Any
 
 import attrs
 
-from sqlqueue import Broker, ColumnSpec, Role, TableSpec
+from sqlqueue import Broker, Role
 from sqlqueue.clock import UTC
 from sqlqueue.strategies.base import Claim, Move, Settlement
 from sqlqueue.strategies.bookmark import SWEEP_AFTER
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.testing import ManualClock
 from sqlqueue.testing.clock import START
 from sqlqueue.words import Words
-from tests.support.database import Database, psycopg_placeholders
+from tests.model.forms import Form, Others
 
 #: Seconds.
 LEASE = 30.0
@@ -23,58 +22,6 @@ LEASE = 30.0
 AT_ONCE = timedelta(microseconds=1)
 
 EVER = datetime(1, 1, 1, tzinfo=UTC)
-
-
-@attrs.frozen
-class Form:
-    """A table with some of the roles, and the clock that it is worked by."""
-
-    spec: TableSpec
-    clock: ManualClock
-    cap: int | None
-
-    @property
-    def parks(self) -> bool:
-        return self.spec.has(Role.ERROR)
-
-
-def form(name: str, *roles: Role, cap: int | None = None) -> Form:
-    clock = ManualClock()
-    types: dict[Role, tuple[Any, bool]] = {
-        Role.PRIORITY: (int, False),
-        Role.RETRY_AFTER: (datetime, True),
-        Role.ATTEMPT: (int, True),
-        Role.PROCESSED_AT: (datetime, True),
-        Role.LEASE: (datetime, True),
-        Role.ERROR: (str, True),
-        Role.RUNNING: (bool, False),
-    }
-    columns = [
-        ColumnSpec(field="id", type=int, role=Role.ID, generated=True),
-        *(
-            ColumnSpec(field=role.value, type=types[role][0], optional=types[role][1], role=role)
-            for role in (Role.LEASE, *roles)
-        ),
-        ColumnSpec(field="payload", type=bytes, role=Role.PAYLOAD),
-    ]
-    return Form(TableSpec(name=name, columns=columns, clock=clock), clock, cap)
-
-
-FORMS = [
-    form("bare"),
-    form("delayed", Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING),
-    form("counted", Role.ATTEMPT, Role.ERROR, cap=1),
-    form(
-        "whole",
-        Role.PRIORITY,
-        Role.RETRY_AFTER,
-        Role.ATTEMPT,
-        Role.PROCESSED_AT,
-        Role.ERROR,
-        Role.RUNNING,
-        cap=2,
-    ),
-]
 
 
 @attrs.define
@@ -97,23 +44,10 @@ class Row:
         return (self.priority, EVER if due is None else due, self.id)
 
 
-class Others:
-    """Another program's connection."""
-
-    def __init__(self, database: Database) -> None:
-        self.kind = database.kind
-        self._connection = database.connect()
-
-    def ask(self, sql: str, *params: object) -> list[tuple[Any, ...]]:
-        sql = psycopg_placeholders(sql) if self.kind == "postgres" else sql
-        cursor = self._connection.execute(sql, params)
-        return cursor.fetchall() if cursor.description else []
-
-
 class Table:
     """The real table, emptied, and beside it the rows that it should hold. `others`: another program's connection."""
 
-    def __init__(self, broker: Broker, form: Form, others: "Others") -> None:
+    def __init__(self, broker: Broker, form: Form, others: Others) -> None:
         self.broker, self.form, self.clock, self.others = broker, form, form.clock, others
         self.queue = broker.queue(form.spec)
         self.words = Words(broker.dialect, form.spec, False)

@@ -22,7 +22,7 @@ from sqlqueue import Broker, ColumnSpec, Delivery, Drop, Outcome, Queue, Retry, 
 from sqlqueue.consumer.handlers import Work
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.clock import START
-from tests.model.queue import Others
+from tests.model.forms import Others
 from tests.model.stepper import KEEN, LAZY, LEASE, Stepper
 from tests.support.database import Database
 

@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 
 from sqlqueue import Broker
 from sqlqueue.strategies.base import ACKNOWLEDGE, RELEASE, Claim, Move, Settlement
-from tests.model.queue import FORMS, LEASE, Form, Member, Others, Table
+from tests.model.forms import FORMS, Form, Others
+from tests.model.queue import LEASE, Member, Table
 from tests.support.database import Database
 
 #: Rows in the table; few, so that the same row meets many fates.
