@@ -157,7 +157,15 @@ class Subscription:
                 self._on_stop(self.pump.fatal)
 
     def _work(self) -> None:
-        """A worker's loop: take a row, run the handler, hand back what became of it."""
+        """A worker's loop; what fails in it beside the handler, such as a clock of the user's, ends the run."""
+        try:
+            self._work_off()
+        except BaseException as error:  # it must not leave the queue with a worker less, unseen
+            log.critical("queue %s: a worker failed", self.queue.name, exc_info=error)
+            self._on_stop(error)
+
+    def _work_off(self) -> None:
+        """Take a row, run the handler, hand back what became of it, until there is no more."""
         ready, run, finish = self._hands.ready, self._runner.run, self.pump.finish
         while (work := ready.get()) is not None:
             if work.delivery.lost:  # found out before its handler began
