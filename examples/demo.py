@@ -172,6 +172,7 @@ def main() -> None:
     url = arguments.parse_args().url
     if url is not None and not url.startswith(("postgresql://", "postgres://")):
         arguments.error(f"--url {url}: give postgresql://…, or leave it out for SQLite")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's background job ignores it otherwise
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # so that all is cleaned up
     with sqlite_file() if url is None else postgres_schema(url) as database:
