@@ -94,14 +94,28 @@ def _up(client: socket.socket, upstream: socket.socket, made: Relay) -> None:
     with client:
         while data := _receive(client):
             made.count(messages.runs(data))
-            upstream.sendall(data)
-        upstream.shutdown(socket.SHUT_WR)
+            if not _sent(upstream, data):
+                return
+        try:
+            upstream.shutdown(socket.SHUT_WR)
+        except OSError:  # the server hung up first
+            pass
 
 
 def _down(upstream: socket.socket, client: socket.socket) -> None:
     with upstream:
         while data := _receive(upstream):
-            client.sendall(data)
+            if not _sent(client, data):
+                return
+
+
+def _sent(peer: socket.socket, data: bytes) -> bool:
+    """Whether the peer was still there to take it."""
+    try:
+        peer.sendall(data)
+    except OSError:
+        return False
+    return True
 
 
 def _receive(peer: socket.socket) -> bytes:
