@@ -11,6 +11,8 @@ from sqlqueue.errors import DeclarationError
 
 SCHEME = "sqlite:"
 
+SIDE_FILE = "-sqlqueue-locks"
+
 FORMS = "sqlite:///file.db (relative), sqlite:////absolute/path.db, or sqlite:// (in memory)"
 
 
@@ -39,6 +41,11 @@ class Location:
         if self.uri:
             return self
         return attrs.evolve(self, name=f"{Path(self.name).as_uri()}?mode=rw", uri=True)
+
+    @property
+    def side_file(self) -> str:
+        """The path of the file whose locks hold rows: beside the real file, whatever links lead there."""
+        return os.path.realpath(self.shown) + SIDE_FILE
 
     def obstacle(self) -> str | None:
         """Why no file can be there, as far as directories tell; None where one may be."""

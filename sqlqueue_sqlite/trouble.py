@@ -38,7 +38,7 @@ class PoolTimeoutError(SQLQueueError):
 
 
 class PoolClosedError(SQLQueueError):
-    """The pool was closed, or belongs to the process that this one was forked from."""
+    """The pool (or the locks beside it) was closed, or belongs to the process that this one was forked from."""
 
 
 def code_of(error: BaseException) -> int | None:

@@ -1,0 +1,178 @@
+"""Locks on keys, which hold rows for the advisory-lock strategy: SQLite has no locks of a session.
+
+A set keeps the threads of one object apart, and locks on a side file keep objects and processes apart. The side file
+stays empty, and nobody deletes it: whoever opens it next would lock another file than those who have it open. It
+is a file of its own because closing any descriptor of the database's drops the locks that SQLite has there.
+"""
+
+import errno
+import os
+import threading
+from hashlib import blake2b
+from io import FileIO
+from weakref import WeakSet
+
+from sqlqueue.errors import SchemaError, Unsupported
+from sqlqueue_sqlite.forks import fork_gate
+from sqlqueue_sqlite.location import Location
+from sqlqueue_sqlite.mechanisms import OFFSETS, Mechanism, of_this_platform
+from sqlqueue_sqlite.trouble import PoolClosedError
+
+# What somebody has to mend before a side file can be opened; other errors may pass by themselves.
+_LASTING = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+)
+
+
+class FileLocks:
+    """Locks on keys of one database, each for one holder among all threads and processes of this host.
+
+    The kernel drops them when the process dies. Two keys with one hash wait for each other. For any thread.
+    """
+
+    def __init__(self, location: Location, *, mechanism: Mechanism | None = None) -> None:
+        self._location = location
+        self._mechanism = mechanism or of_this_platform()
+        self._file: FileIO | None = None
+        self._closed = False
+        self._reset()
+        _every.add(self)
+
+    def _reset(self) -> None:
+        self._mutex = threading.Lock()  # over the kernel's calls too: none waits, and a closed number may be reused
+        self._held: dict[int, str] = {}
+
+    def open(self) -> None:
+        """Open the side file, creating it where it is not there; also after `close`.
+
+        Raises `SchemaError` where it cannot be opened; `Unsupported` where keys cannot be locked one by one here,
+        and somebody else has the file; `OSError`, with the path, for any other trouble.
+        """
+        with self._mutex:  # decided: open from here on
+            self._closed = False
+            self._opened()
+
+    def try_lock(self, key: str) -> bool:
+        """Lock the key without waiting; False where anybody holds it, another thread of this object too.
+
+        Opens as `open` does where that is still to do, such as in a forked process. Raises `PoolClosedError` after
+        `close`; `OSError` where the kernel tells neither that it is held nor that it is not.
+        """
+        offset = _offset_of(key)
+        with self._mutex:  # decided: whose the key is
+            file = self._opened()
+            if offset in self._held:
+                return False
+            if file is not None:
+                try:
+                    if not self._mechanism.take(file.fileno(), offset):
+                        return False
+                except OSError as error:
+                    raise _named(error, file) from None
+            self._held[offset] = key
+            return True
+
+    def unlock(self, key: str) -> bool:
+        """Unlock the key; False where this object does not hold it. Raises `OSError` where it stays locked."""
+        offset = _offset_of(key)
+        with self._mutex:  # decided: nobody's, once the kernel has said so
+            if self._held.get(offset) != key:
+                return False
+            if self._file is not None:
+                try:
+                    self._mechanism.give(self._file.fileno(), offset)
+                except OSError as error:
+                    raise _named(error, self._file) from None
+            del self._held[offset]
+            return True
+
+    def close(self) -> None:
+        """Unlock everything and close the side file. Nothing more is locked until `open`."""
+        with self._mutex, fork_gate:  # decided: refused from here on; no fork copies a descriptor half closed
+            self._closed = True
+            self._held.clear()
+            file, self._file = self._file, None
+            if file is not None:
+                try:
+                    self._mechanism.end(file.fileno())
+                except OSError as error:
+                    raise _named(error, file) from None
+                finally:
+                    file.close()
+
+    def _opened(self) -> FileIO | None:
+        """The side file, opened where it is not; None for a database in memory, which is one broker's alone."""
+        if self._closed:
+            raise PoolClosedError(f"the locks of the SQLite database {self._location.shown} were closed")
+        if self._file is None and not self._location.memory:
+            with fork_gate:  # a copy that no child knows of would keep this process's locks when it dies
+                self._file = self._begun()
+        return self._file
+
+    def _begun(self) -> FileIO:
+        file = _open_side_file(self._location.side_file)
+        try:
+            begun = self._mechanism.begin(file.fileno())
+        except OSError as error:
+            file.close()
+            raise _named(error, file) from None
+        if not begun:
+            file.close()
+            raise Unsupported(
+                f"another consumer process or broker has {file.name!s} for itself, since this platform cannot lock "
+                "keys in it one by one; run one consumer process with one broker, or declare a lease column"
+            )
+        return file
+
+    def _forget(self) -> None:
+        """In a forked child: drop the copies. That unlocks nothing while the parent has its own."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._reset()
+
+
+def _offset_of(key: str) -> int:
+    """The same in every process; a lone surrogate, which no database stores, is a key as well."""
+    digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % OFFSETS
+
+
+def _open_side_file(path: str) -> FileIO:
+    try:
+        return FileIO(path, "r+", opener=_create)
+    except OSError as error:
+        if error.errno not in _LASTING:
+            raise
+        raise SchemaError(
+            f"cannot open {path}, the file whose locks hold rows: {error.strerror}; let this user create it in its "
+            "directory and write it, or declare a lease column"
+        ) from None
+
+
+def _create(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o666)  # less the umask; Python adds O_CLOEXEC
+
+
+def _named(error: OSError, file: FileIO) -> OSError:
+    """The kernel's error with the path; by itself it never says it."""
+    return OSError(error.errno, error.strerror, file.name)
+
+
+_every: "WeakSet[FileLocks]" = WeakSet()
+
+
+def _after_fork() -> None:
+    for locks in list(_every):
+        locks._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
