@@ -14,6 +14,9 @@ Duration = float | timedelta
 #: The longest duration, in seconds, as a float holds it.
 LONGEST = sys.float_info.max
 
+#: The longest delay by the database's clock, in seconds: begun before 2100, it ends within the year 9999.
+LONGEST_DELAY = (datetime(9999, 12, 31, tzinfo=UTC) - datetime(2100, 1, 1, tzinfo=UTC)).total_seconds()
+
 
 @runtime_checkable
 class Clock(Protocol):
@@ -58,6 +61,20 @@ def later(moment: datetime, delay: Duration, what: str = "delay") -> datetime:
         return moment + timedelta(seconds=seconds(delay, what))
     except OverflowError:
         raise ValueError(f"{what} is {delay!r}, which leads past the last year that a datetime holds") from None
+
+
+def delay_seconds(delay: Duration) -> float:
+    """`delay` in seconds for the database's clock; a negative or overflowing one is a `ValueError`.
+
+    Nobody here knows what that clock says, so what is refused is what could overflow in some year before 2100.
+    """
+    wait = seconds(delay, "delay")
+    if wait > LONGEST_DELAY:
+        raise ValueError(
+            f"delay is {delay!r}, which may lead past the last year that a datetime holds; by the database's clock "
+            f"give at most {LONGEST_DELAY:.0f} seconds"
+        )
+    return wait
 
 
 def utc(moment: datetime, what: str = "a moment") -> datetime:

@@ -112,6 +112,15 @@ class Dialect(ABC):
     def now(self, column: ColumnSpec) -> str:
         """The database's own *now*, as `column` holds moments."""
 
+    @abstractmethod
+    def later(self, column: ColumnSpec, seconds: str) -> str:
+        """The database's own *now* plus so many seconds, as `column` holds moments; NULL where the seconds are NULL.
+
+        `seconds` is an expression, such as a value's `:name`, of a number from 0 to `clock.LONGEST_DELAY`. The moment
+        is rounded up to what `now` tells apart, so that by this clock it never comes earlier; 0 seconds are *now*, up
+        to the column's own precision.
+        """
+
     #: What follows a SELECT to lock its rows and pass over those locked; empty where there are no row locks.
     skip_locked: ClassVar[str] = ""
 

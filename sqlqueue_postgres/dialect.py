@@ -23,7 +23,7 @@ from sqlqueue.dialect import (
 )
 from sqlqueue.errors import DeclarationError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Statement
+from sqlqueue.sql import Statement, fill
 from sqlqueue_postgres import ddl, schema, trouble, values
 from sqlqueue_postgres.connection import AdoptedConnection
 from sqlqueue_postgres.names import LONGEST
@@ -41,6 +41,10 @@ STOP = "stop_worker"
 
 # Python has no room for later moments, and nobody waits for them.
 END_OF_TIME = "'9999-12-31 00:00:00+00'::timestamptz"
+
+# The cast says the value's type to the server, whatever number is bound. An interval of seconds alone knows neither
+# days nor months, so no time zone of the session's reaches it.
+LATER = "statement_timestamp() + make_interval(secs => CAST({seconds} AS double precision))"
 
 
 class PostgresDialect(Dialect):
@@ -91,6 +95,9 @@ class PostgresDialect(Dialect):
 
     def now(self, column: ColumnSpec) -> str:
         return "statement_timestamp()"
+
+    def later(self, column: ColumnSpec, seconds: str) -> str:
+        return fill(LATER, {"seconds": seconds})
 
     def given(self, columns: Mapping[str, ColumnSpec]) -> str:
         arrays = ", ".join(f":{name}::{values.sql_type(column)}[]" for name, column in columns.items())
@@ -192,7 +199,7 @@ class PostgresDialect(Dialect):
         return schema.lacks_index(connection.driver, statement)
 
     def read_clock(self, connection: Connection) -> datetime:
-        return schema.read_clock(connection.driver)
+        return schema.read_clock(connection)
 
     # -- judgement --------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import psycopg
 
-from sqlqueue.dialect import ColumnFacts
+from sqlqueue.dialect import ColumnFacts, Connection
 from sqlqueue.errors import SchemaError, Unsupported
 from sqlqueue.spec import TableSpec
-from sqlqueue.sql import Statement, fill
+from sqlqueue.sql import Call, Statement, fill
 from sqlqueue_postgres import values
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.names import quote, table_name
@@ -47,7 +47,13 @@ WRITABLE = """
 SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'
 """
 
-CLOCK = "SELECT clock_timestamp()"
+CLOCK = Statement(
+    name="read the clock",
+    text="-- sqlqueue: read the clock\nSELECT clock_timestamp()",
+    parameters=(),
+    width=1,
+    writes=False,
+)
 
 PREPARE = """
 PREPARE {name} AS
@@ -112,8 +118,9 @@ def check_writable(driver: Driver) -> None:
         )
 
 
-def read_clock(driver: Driver) -> datetime:
-    return values.moment(execute(driver, CLOCK)[0][0])
+def read_clock(connection: Connection) -> datetime:
+    """The server's clock, read as a connection runs calls: also within a caller's pipeline or transaction."""
+    return values.moment(connection.run([Call(CLOCK)])[0][0][0])
 
 
 def check_statement(driver: Driver, statement: Statement) -> None:

@@ -53,6 +53,9 @@ class SQLiteDialect(Dialect):
     def now(self, column: ColumnSpec) -> str:
         return fragments.now(column)
 
+    def later(self, column: ColumnSpec, seconds: str) -> str:
+        return fragments.later(column, seconds)
+
     def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
         return fragments.any_of(expression, name)
 

@@ -19,6 +19,13 @@ NOW_TEXT = "strftime('%Y-%m-%d %H:%M:%f', 'now')"
 NOW_WHOLE_SECONDS = "CAST(strftime('%s', 'now') AS INTEGER)"
 NOW_SECONDS = "((julianday('now') - 2440587.5) * 86400.0)"
 
+# The clock has milliseconds: a delay is rounded to microseconds, as Python's are, and then up, all in whole numbers. As
+# a modifier it is text, which would round it by half; a NULL stays one all the way.
+MILLISECONDS = "(CAST(round({seconds} * 1000000.0) AS INTEGER) + 999) / 1000"
+LATER_TEXT = "strftime('%Y-%m-%d %H:%M:%f', 'now', (({milliseconds}) / 1000.0) || ' seconds')"
+LATER_WHOLE_SECONDS = "CAST(strftime('%s', 'now', (({milliseconds} + 999) / 1000.0) || ' seconds') AS INTEGER)"
+LATER_SECONDS = "({now} + {seconds})"
+
 # A moment of any spelling in our own, or NULL.
 UTC = "strftime('%Y-%m-%d %H:%M:%f', {moment})"
 
@@ -53,6 +60,14 @@ def now(column: ColumnSpec) -> str:
     if not is_number(column):
         return NOW_TEXT
     return NOW_WHOLE_SECONDS if is_a(column, int) else NOW_SECONDS
+
+
+def later(column: ColumnSpec, seconds: str) -> str:
+    """The database's own *now* and so many seconds, as `column` holds moments."""
+    if is_number(column) and not is_a(column, int):
+        return fill(LATER_SECONDS, {"now": NOW_SECONDS, "seconds": seconds})
+    milliseconds = fill(MILLISECONDS, {"seconds": seconds})
+    return fill(LATER_WHOLE_SECONDS if is_number(column) else LATER_TEXT, {"milliseconds": milliseconds})
 
 
 def earliest(column: ColumnSpec) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlqueue import Clock, DatabaseClock, HostClock
-from sqlqueue.clock import UTC, later, seconds, utc
+from sqlqueue.clock import LONGEST_DELAY, UTC, delay_seconds, later, seconds, utc
 from sqlqueue.testing import ManualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -69,6 +69,19 @@ def test_a_delay_past_the_last_year_is_a_value_error(delay: Any) -> None:
 def test_a_delay_that_is_no_duration_is_a_value_error(delay: Any) -> None:
     with pytest.raises(ValueError, match=r"^delay is "):
         later(NOW, delay)
+
+
+def test_a_delay_by_the_databases_clock_is_its_seconds_as_far_as_no_year_overflows() -> None:
+    assert [delay_seconds(delay) for delay in (0, 90, timedelta(minutes=1.5))] == [0.0, 90.0, 90.0]
+    assert delay_seconds(LONGEST_DELAY) == LONGEST_DELAY
+    end_of_2099 = datetime(2099, 12, 31, 23, 59, tzinfo=UTC)
+    assert later(end_of_2099, LONGEST_DELAY).year == 9999
+
+
+@pytest.mark.parametrize("delay", [LONGEST_DELAY + 1, 1e12, timedelta.max, -1, float("nan"), True, "soon"])
+def test_a_delay_that_might_overflow_by_the_databases_clock_is_a_value_error(delay: Any) -> None:
+    with pytest.raises(ValueError, match=r"^delay is "):
+        delay_seconds(delay)
 
 
 @given(AWARE)

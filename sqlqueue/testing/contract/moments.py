@@ -2,8 +2,12 @@
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from sqlqueue.broker import Broker
+from sqlqueue.clock import LONGEST_DELAY, UTC
 from sqlqueue.column import Role
+from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call, fill
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import Contract, created
@@ -25,6 +29,24 @@ FIRST = """
 SELECT min({value}) FROM {table}
 WHERE {condition}
 """
+
+NOW_AND_LATER = """
+SELECT {now}, {later}
+"""
+
+
+def now_and_later(broker: Broker, seconds: float | None) -> tuple[datetime, datetime | None]:
+    """The database's *now* and so much later, of one statement."""
+    column = spec_of(CountedJob).role(Role.RETRY_AFTER)
+    assert column is not None
+    dialect, words = broker.dialect, Words(broker.dialect, spec_of(CountedJob), False)
+    question = words.statement(
+        "ask", NOW_AND_LATER, width=2, writes=False, now=dialect.now(column), later=dialect.later(column, ":seconds")
+    )
+    with broker.pool.connection() as connection:
+        ((now, later),) = connection.run([Call(question, {"seconds": seconds})])[0]
+    decode = words.decoder(Role.RETRY_AFTER)
+    return decode(now), decode(later)
 
 
 class MomentsContract(Contract):
@@ -80,3 +102,27 @@ class MomentsContract(Contract):
                 first = words.statement("ask", FIRST, width=1, writes=False, value=value, condition=condition)
                 found += [decode(row[0]) for row in connection.run([Call(first, values)])[0] if row[0] is not None]
         assert START + STEPS[0] == min(found)
+
+    @pytest.mark.parametrize("seconds", [0, 1, 90, 0.001, 0.25, 1.1, 2.3, 0.57, 59.999, 86400.5, 1e-6, 0.1234567, 4e-8])
+    def test_so_many_seconds_later_is_never_earlier_and_less_than_a_millisecond_late(
+        self, broker: Broker, seconds: float
+    ) -> None:
+        now, later = now_and_later(broker, seconds)
+        assert later is not None
+        assert timedelta(0) <= later - (now + timedelta(seconds=seconds)) < timedelta(milliseconds=1)
+
+    def test_no_seconds_later_is_now_itself(self, broker: Broker) -> None:
+        """A row that is to wait for nothing is due at once."""
+        now, later = now_and_later(broker, 0.0)
+        assert now == later
+
+    def test_later_is_known_up_to_the_last_year(self, broker: Broker) -> None:
+        now, _ = now_and_later(broker, 0.0)
+        far = timedelta(days=(datetime(9999, 12, 31, tzinfo=UTC) - now).days)
+        for seconds in (LONGEST_DELAY, far.total_seconds()):
+            now, later = now_and_later(broker, seconds)
+            assert later == now + timedelta(seconds=seconds)
+
+    def test_no_number_of_seconds_gives_no_moment(self, broker: Broker) -> None:
+        _, later = now_and_later(broker, None)
+        assert later is None

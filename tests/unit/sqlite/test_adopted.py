@@ -100,6 +100,11 @@ def test_reading_begins_nothing(dialect: SQLiteDialect, theirs: sqlite3.Connecti
     assert not theirs.in_transaction
 
 
+def test_the_clock_is_read_and_nothing_begins(dialect: SQLiteDialect, theirs: sqlite3.Connection) -> None:
+    assert dialect.read_clock(adopt(dialect, theirs)).year > 2000
+    assert not theirs.in_transaction
+
+
 def test_several_executions_are_all_or_none(
     dialect: SQLiteDialect, theirs: sqlite3.Connection, sqlite_database: Database
 ) -> None:

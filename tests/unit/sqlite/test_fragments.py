@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sqlqueue.clock import UTC
+from sqlqueue.clock import LONGEST_DELAY, UTC
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection
 from sqlqueue.spec import ColumnSpec
@@ -143,6 +143,44 @@ def test_the_databases_clock_compares_with_what_we_write(
     assert met(connection, conditions, encode(clock + timedelta(minutes=1)), None) == 0
     stored = ask(connection, f"SELECT {now}")[0][0]
     assert abs(moments.read(stored) - clock) < timedelta(seconds=5)
+
+
+def now_and_later(connection: Connection, column: ColumnSpec, seconds: float | None) -> tuple[Any, Any]:
+    """The database's *now*, to the millisecond, and so much later in the column, both of one statement."""
+    ((now, later),) = ask(
+        connection, f"SELECT {fragments.now(TEXT)}, {fragments.later(column, ':seconds')}", seconds=seconds
+    )
+    return moments.read(now), later
+
+
+# The float column holds a julian day's fraction in between, which tells about 40 µs apart.
+@pytest.mark.parametrize(
+    ("column", "step", "off"),
+    [(TEXT, 0.001, 0.0), (WHOLE, 1.0, 0.0), (FLOAT, 0.0, 0.0001)],
+    ids=["text", "whole seconds", "float"],
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
+@given(seconds=st.integers(0, 10**6) | st.floats(0, 10**9) | st.just(LONGEST_DELAY))
+def test_so_many_seconds_later_is_rounded_up_to_what_the_column_holds(
+    connection: Connection, column: ColumnSpec, step: float, off: float, seconds: float
+) -> None:
+    now, stored = now_and_later(connection, column, seconds)
+    asked = now + timedelta(seconds=seconds)
+    assert timedelta(seconds=-off) <= moments.read(stored) - asked <= timedelta(seconds=step + off)
+    assert type(stored) is {TEXT: str, WHOLE: int, FLOAT: float}[column]
+
+
+def test_a_row_that_waits_for_nothing_is_due_by_the_databases_clock_at_once(connection: Connection) -> None:
+    for column in (TEXT, FLOAT):
+        ((now, later),) = ask(connection, f"SELECT {fragments.now(column)}, {fragments.later(column, ':s')}", s=0)
+        assert now == later
+    now, later = now_and_later(connection, WHOLE, 0)
+    assert later == moments.to_whole_seconds(now)
+
+
+@pytest.mark.parametrize("column", [TEXT, WHOLE, FLOAT])
+def test_no_number_of_seconds_gives_no_moment(connection: Connection, column: ColumnSpec) -> None:
+    assert now_and_later(connection, column, None)[1] is None
 
 
 @pytest.mark.parametrize("column", [TEXT, WHOLE])
