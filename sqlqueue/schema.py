@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
+from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Connection, Dialect
 from sqlqueue.errors import SchemaError
@@ -103,9 +103,11 @@ def warn_of_index(
         )
 
 
-def warn_of_skew(dialect: Dialect, connection: Connection, spec: TableSpec, now: datetime, lease: float) -> None:
-    """Warn where the host and the database tell different times."""
-    apart = abs((dialect.read_clock(connection) - now).total_seconds())
+def warn_of_skew(dialect: Dialect, connection: Connection, spec: TableSpec, lease: float) -> None:
+    """Warn where the table's clock and the database tell different times; the database's own cannot."""
+    if isinstance(spec.clock, DatabaseClock):
+        return
+    apart = abs((dialect.read_clock(connection) - spec.clock.now()).total_seconds())
     if apart > SKEW * lease:
         log.warning(
             "table %r in %s: the host's clock and the database's are %.1f s apart, more than a tenth of the lease of "

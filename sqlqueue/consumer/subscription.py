@@ -82,7 +82,7 @@ class Subscription:
         strategy = self._strategy(facts, read)
         check_statements(dialect, connection, spec, strategy.statements())
         warn_of_index(dialect, connection, spec, strategy.claim, grouped=self.queue.group is not None)
-        warn_of_skew(dialect, connection, spec, self._clock.now(), handler.lease)
+        warn_of_skew(dialect, connection, spec, handler.lease)
         self._runner = self._make_runner(read)
         self._pump = Pump(
             queue=self.queue.name,
