@@ -1,15 +1,15 @@
 """Enqueue: a message and its options become the values of one row, checked before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 import attrs
 
-from sqlqueue.clock import Clock, Duration, HostClock, later, utc
+from sqlqueue.clock import DatabaseClock, Duration, delay_seconds, later, utc
 from sqlqueue.codec import Codec
 from sqlqueue.column import Role
-from sqlqueue.dialect import Converter, Dialect
+from sqlqueue.dialect import Connection, Converter, Dialect
 from sqlqueue.errors import DeclarationError, EncodeError
 from sqlqueue.rows import encode_headers, encode_payload
 from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of
@@ -17,7 +17,11 @@ from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of
 
 @attrs.frozen(kw_only=True)
 class RowMaker:
-    """Makes rows for one queue: `columns` are those that our insert names, `encoders` turn their values."""
+    """Makes rows for one queue: `columns` are those that our insert names, `encoders` turn their values.
+
+    `delay` is the name of one more value where the database's clock says when a row is due: the seconds from its *now*,
+    for a row that names no moment. No field is called so.
+    """
 
     queue: str
     spec: TableSpec
@@ -26,6 +30,7 @@ class RowMaker:
     dialect: Dialect
     columns: tuple[ColumnSpec, ...] = attrs.field(init=False)
     encoders: tuple[Converter | None, ...] = attrs.field(init=False)
+    delay: str | None = attrs.field(init=False)
 
     @columns.default
     def _columns(self) -> tuple[ColumnSpec, ...]:
@@ -34,6 +39,17 @@ class RowMaker:
     @encoders.default
     def _encoders(self) -> tuple[Converter | None, ...]:
         return tuple(self.dialect.encoder(column) for column in self.columns)
+
+    @delay.default
+    def _delay(self) -> str | None:
+        if not isinstance(self.spec.clock, DatabaseClock):
+            return None
+        if not any(column.role is Role.RETRY_AFTER for column in self.columns):
+            return None
+        name = "delay"
+        while any(column.field == name for column in self.columns):
+            name += "_"
+        return name
 
     def row(
         self,
@@ -45,7 +61,7 @@ class RowMaker:
         delay: Duration | None = None,
         at: datetime | None = None,
     ) -> dict[str, Any]:
-        """The row's values by field."""
+        """The row's values by field, and by `delay`."""
         row = self._fields(message) if self._is_row(message) else self._wrap(message)
         if headers is not None:
             self._put(row, Role.HEADERS, encode_headers(headers), "headers")
@@ -53,9 +69,13 @@ class RowMaker:
             self._put(row, Role.PARTITION_KEY, key, "key")
         if priority is not None:
             self._put(row, Role.PRIORITY, self._number(priority), "priority")
+        wait = None
         if delay is not None or at is not None:
-            self._put(row, Role.RETRY_AFTER, self._due(delay, at), "delay or at")
+            due, wait = self._due(delay, at)
+            self._put(row, Role.RETRY_AFTER, due, "delay or at")
         self._complete(row)
+        if self.delay is not None:
+            row[self.delay] = self._at_once if wait is None else wait
         return row
 
     def _is_row(self, message: Any) -> bool:
@@ -104,16 +124,26 @@ class RowMaker:
             raise EncodeError(f"queue {self.queue}: priority is {priority!r}; give a number, the smaller the sooner")
         return priority
 
-    def _due(self, delay: Duration | None, at: datetime | None) -> datetime:
+    def _due(self, delay: Duration | None, at: datetime | None) -> tuple[datetime | None, float | None]:
+        """When the row is due: a moment, or seconds from the database's *now*."""
         if delay is not None and at is not None:
             raise ValueError(f"delay={delay!r} and at={at!r} are both given; give one of them")
         if at is not None:
-            return utc(at, "at")
-        return later(self._clock.now(), delay if delay is not None else 0)
+            return utc(at, "at"), None
+        assert delay is not None
+        now = self._now()
+        return (None, delay_seconds(delay)) if now is None else (later(now, delay), None)
+
+    def _now(self) -> datetime | None:
+        """The table's *now*; None where only the database knows it."""
+        clock = self.spec.clock
+        return None if isinstance(clock, DatabaseClock) else clock.now()
 
     @property
-    def _clock(self) -> Clock:
-        return self.spec.clock if isinstance(self.spec.clock, Clock) else HostClock()
+    def _at_once(self) -> float | None:
+        """What `delay` is for a row that asks for no moment: none, or *now* where the column takes no NULL."""
+        column = self.spec.role(Role.RETRY_AFTER)
+        return None if column is None or column.optional else 0.0
 
     def _complete(self, row: dict[str, Any]) -> None:
         group = self.spec.role(Role.GROUP)
@@ -149,11 +179,27 @@ class RowMaker:
     def _filled(self, column: ColumnSpec) -> Any:
         """What stands in a column that takes no NULL where the row names nothing."""
         if column.role is Role.RETRY_AFTER:
-            return self._clock.now()
+            return self._now()
         return {} if column.role is Role.HEADERS else None
 
+    def many(self, messages: Iterable[Any], connection: Connection) -> Iterator[tuple[Any, ...]]:
+        """The values of a row for each message, for the connection's `insert_many`.
+
+        COPY evaluates no expression for a row. So where each needs a moment and only the database knows *now*, it is
+        asked, once for all of them.
+        """
+        due = self.spec.role(Role.RETRY_AFTER)
+        if self.delay is None or due is None or due.optional:
+            return (self.values(self.row(message)) for message in messages)
+        now = self.dialect.read_clock(connection)
+        rows = (self.row(message) for message in messages)
+        return (self.values({**row, due.field: now} if row[due.field] is None else row) for row in rows)
+
     def named(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(zip([column.field for column in self.columns], self.values(row), strict=True))
+        values = dict(zip([column.field for column in self.columns], self.values(row), strict=True))
+        if self.delay is not None:
+            values[self.delay] = row[self.delay]
+        return values
 
     def values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         values = []

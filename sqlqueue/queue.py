@@ -58,7 +58,8 @@ class Queue:
 
         `message` is encoded into the payload, or is a row of the table (an object of its class, or a mapping
         for a description built by hand) that is inserted as it is. `key`, `headers` and `priority` fill the columns
-        of these roles. `delay` (seconds or timedelta) or `at` (an aware datetime) hide the row until then.
+        of these roles. `delay` (seconds or timedelta, from the table's clock's *now*) or `at` (an aware datetime)
+        hide the row until then.
         `on_conflict="ignore"` leaves out a row that meets one of the table's unique indexes and returns None.
         `connection`: the caller's own (psycopg or sqlite3); the row then belongs to its transaction, and the caller
         commits.
@@ -88,16 +89,16 @@ class Queue:
         All are inserted or none. `connection` as in `enqueue`.
         """
         self._open()
-        rows = (self._rows.values(self._rows.row(message)) for message in messages)
         if connection is not None:
-            return self._insert_many(self.broker.adopt(connection), rows)
+            return self._insert_many(self.broker.adopt(connection), messages)
         with self.broker.pool.connection() as ours:
-            count = self._insert_many(ours, rows)
+            count = self._insert_many(ours, messages)
         self.broker.wake(self)
         return count
 
-    def _insert_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> int:
+    def _insert_many(self, connection: Connection, messages: Iterable[Any]) -> int:
         told = self.broker.notifications(self)
+        rows = self._rows.many(messages, connection)
         return connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows, then=told)
 
     def _open(self) -> None:
@@ -116,8 +117,9 @@ class Queue:
 
     @cached_property
     def _inserts(self) -> Mapping[str, Statement]:
+        dialect, rows = self.broker.dialect, self._rows
         return {
-            conflict: insert(self.broker.dialect, self.spec, self._rows.columns, ignore=conflict == "ignore")
+            conflict: insert(dialect, self.spec, rows.columns, ignore=conflict == "ignore", delay=rows.delay)
             for conflict in ("error", "ignore")
         }
 

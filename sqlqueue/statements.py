@@ -12,7 +12,7 @@ import attrs
 from sqlqueue.column import Role
 from sqlqueue.dialect import Dialect
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Statement
+from sqlqueue.sql import Statement, fill
 from sqlqueue.words import Words, also, every
 
 INSERT = """
@@ -21,6 +21,9 @@ VALUES ({values})
 {on_conflict}
 RETURNING {id}
 """
+
+# By the database's clock: a row's own moment, else so long from now.
+DUE = "COALESCE({due}, {later})"
 
 # For many rows at a time; nobody asks for their ids.
 INSERT_ONLY = """
@@ -95,18 +98,32 @@ WHERE {id} = :id AND {unfinished}
 
 
 def insert(
-    dialect: Dialect, spec: TableSpec, columns: Sequence[ColumnSpec], *, returning: bool = True, ignore: bool = False
+    dialect: Dialect,
+    spec: TableSpec,
+    columns: Sequence[ColumnSpec],
+    *,
+    returning: bool = True,
+    ignore: bool = False,
+    delay: str | None = None,
 ) -> Statement:
     """The insert of one row with these columns; its values are named by field.
 
-    `ignore`: a row that meets a unique index is left out, and no id is returned.
+    `ignore`: a row that meets a unique index is left out, and no id is returned. `delay`: the name of one more value,
+    the seconds from the database's *now* until a row is due that names no moment.
     """
+
+    def value(column: ColumnSpec) -> str:
+        bound = f":{column.field}"
+        if delay is None or column.role is not Role.RETRY_AFTER:
+            return bound
+        return fill(DUE, {"due": bound, "later": dialect.later(column, f":{delay}")})
+
     return Words(dialect, spec, grouped=False).statement(
         "insert",
         INSERT if returning else INSERT_ONLY,
         width=1 if returning else 0,
         columns=", ".join(dialect.quote(column.name) for column in columns),
-        values=", ".join(f":{column.field}" for column in columns),
+        values=", ".join(value(column) for column in columns),
         on_conflict="ON CONFLICT DO NOTHING" if ignore else "",
     )
 

@@ -10,6 +10,7 @@ import pytest
 from sqlqueue import (
     Broker,
     ColumnSpec,
+    DatabaseClock,
     DeclarationError,
     EncodeError,
     HostClock,
@@ -210,6 +211,58 @@ def test_a_due_column_that_takes_no_null_is_due_now(broker: Broker) -> None:
     before = HostClock().now()
     due = maker(broker, attrs.evolve(spec, clock=HostClock()), None).row(7)["due"]
     assert before <= due <= HostClock().now()
+
+
+def on_database_clock(*, optional: bool) -> TableSpec:
+    """Two of its fields are called as the delay would be."""
+    return TableSpec(
+        name="jobs",
+        clock=DatabaseClock(),
+        columns=(
+            ColumnSpec(field="id", type=int, role=Role.ID, generated=True),
+            ColumnSpec(field="due", type=datetime, optional=optional, role=Role.RETRY_AFTER),
+            ColumnSpec(field="delay", type=int),
+            ColumnSpec(field="delay_", type=int, default=8),
+        ),
+    )
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_by_the_databases_clock_a_row_takes_its_delay_along_and_no_moment(broker: Broker, optional: bool) -> None:
+    made = maker(broker, on_database_clock(optional=optional), None)
+    assert made.delay == "delay__"
+    fields = {"due": None, "delay": 7, "delay_": 8}
+    for options, delay in (({}, None if optional else 0.0), ({"delay": 0}, 0.0), ({"delay": timedelta(minutes=1)}, 60)):
+        row = made.row({"delay": 7}, **options)
+        assert row == made.named(row) == {**fields, "delay__": delay}
+    assert made.row({"delay": 7}, at=NOW)["due"] == made.row({"delay": 7, "due": NOW})["due"] == NOW
+    assert made.row({"delay": 7, "due": NOW}, delay=1) == {**fields, "delay__": 1.0}
+    with pytest.raises(EncodeError, match="'delay__', which is no field"):
+        made.row({"delay": 7, "delay__": 1})
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Job,
+        attrs.evolve(spec_of(Plain), clock=DatabaseClock()),
+        attrs.evolve(
+            on_database_clock(optional=True),
+            columns=[attrs.evolve(one, generated=True) for one in on_database_clock(optional=True).columns],
+        ),
+    ],
+    ids=["by the host's clock", "no moment", "a moment that the database fills in"],
+)
+def test_no_other_insert_takes_a_delay(broker: Broker, declared: Any) -> None:
+    assert maker(broker, declared, None).delay is None
+
+
+def test_a_bad_delay_is_told_before_a_column_that_is_missing(broker: Broker) -> None:
+    made = maker(broker, attrs.evolve(spec_of(Plain), clock=DatabaseClock(), row_class=None), None)
+    with pytest.raises(ValueError, match=r"^delay is -1; give seconds from 0 up$"):
+        made.row({"id": 1, "name": "a"}, delay=-1)
+    with pytest.raises(DeclarationError, match="'retry_after'"):
+        made.row({"id": 1, "name": "a"}, delay=1)
 
 
 def test_a_conflict_has_two_answers_only(broker: Broker) -> None:

@@ -1,17 +1,21 @@
 """Clocks: *now* is what the table's clock says, wherever the row was written."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import attrs
 import pytest
 
+from sqlqueue import column
 from sqlqueue.broker import Broker
-from sqlqueue.clock import DatabaseClock
+from sqlqueue.clock import DatabaseClock, HostClock
 from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
+from sqlqueue.queue import Queue
+from sqlqueue.schema import warn_of_skew
 from sqlqueue.spec import TableSpec, spec_of
-from sqlqueue.testing.clock import ManualClock
+from sqlqueue.table import table
+from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown, stored
 from sqlqueue.testing.contract.tables import CountedJob, FullJob
 from sqlqueue.testing.drain import drain
@@ -26,8 +30,43 @@ DUE_NOW = TableSpec(
 )
 
 
+@table("timed_jobs", clock=DatabaseClock())
+class TimedJob:
+    """Rows that the database's clock times. Only producers: how they are held is no matter here."""
+
+    id: int = column.id(generated=True)
+    due_at: datetime | None = column.retry_after()
+    payload: str = column.payload()
+
+
+#: The same where each row needs a moment.
+TIMED_ALWAYS = TableSpec(
+    name="timed_jobs",
+    columns=[attrs.evolve(one, optional=False) for one in spec_of(TimedJob).columns],
+    clock=DatabaseClock(),
+)
+
+
+def server_time(broker: Broker) -> datetime:
+    with broker.pool.connection() as connection:
+        return broker.dialect.read_clock(connection)
+
+
+def moments(database: Database, queue: Queue) -> list[Any]:
+    return [due for (due,) in shown(database, queue, "due_at")]
+
+
 class ClocksContract(Contract):
     """Claims, delays, leases and marks go by the table's clock alone."""
+
+    @pytest.fixture
+    def host_without_clock(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From here on whoever asks the host's clock for the time fails; the broker has checked its lease by it."""
+
+        def fail(clock: HostClock) -> datetime:
+            raise AssertionError("the host's clock was read")
+
+        monkeypatch.setattr(HostClock, "now", fail)
 
     def test_a_row_that_is_due_by_the_database_alone_waits_for_the_clock_of_the_table(
         self, database: Database, broker: Broker
@@ -100,3 +139,92 @@ class ClocksContract(Contract):
         spec = spec_of(CountedJob)
         with pytest.raises(DeclarationError, match="lease"):
             TableSpec(name=spec.name, columns=spec.columns, clock=DatabaseClock())
+
+    @pytest.mark.usefixtures("host_without_clock")
+    @pytest.mark.parametrize("delay", [0, 90, 0.25, timedelta(days=400)])
+    @pytest.mark.parametrize("declared", [TimedJob, TIMED_ALWAYS])
+    def test_a_delay_counts_from_the_databases_now_and_the_hosts_clock_is_not_read(
+        self, database: Database, broker: Broker, declared: Any, delay: Any
+    ) -> None:
+        queue = created(broker, declared)
+        wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        before = server_time(broker)
+        assert queue.enqueue("x", delay=delay) is not None
+        after = server_time(broker)
+        (due,) = moments(database, queue)
+        assert before + wait <= due <= after + wait
+
+    @pytest.mark.usefixtures("host_without_clock")
+    def test_a_delay_in_the_callers_transaction_counts_from_its_enqueue_and_not_from_the_begin(
+        self, database: Database, broker: Broker
+    ) -> None:
+        queue = created(broker, TimedJob)
+        ours = database.connect()
+        ours.execute("BEGIN")
+        ours.execute("SELECT 1")
+        before = server_time(broker)
+        queue.enqueue("x", delay=90, connection=ours)
+        after = server_time(broker)
+        assert moments(database, queue) == []
+        ours.execute("COMMIT")
+        (due,) = moments(database, queue)
+        assert before <= due - timedelta(seconds=90) <= after
+
+    @pytest.mark.usefixtures("host_without_clock")
+    def test_a_moment_that_is_named_stays_and_no_moment_stays_none(self, database: Database, broker: Broker) -> None:
+        queue = created(broker, TimedJob)
+        queue.enqueue("x", at=START)
+        queue.enqueue(TimedJob(due_at=START, payload="x"))
+        queue.enqueue("x")
+        queue.enqueue_many([TimedJob(due_at=START, payload="x"), "x"])
+        assert moments(database, queue) == [START, START, None, START, None]
+
+    @pytest.mark.usefixtures("host_without_clock")
+    def test_a_row_that_needs_a_moment_and_names_none_is_due_now_by_the_database(
+        self, database: Database, broker: Broker
+    ) -> None:
+        queue = created(broker, TIMED_ALWAYS)
+        before = server_time(broker)
+        queue.enqueue("x")
+        queue.enqueue_many(["x", "x"])
+        after = server_time(broker)
+        queue.enqueue("x", at=START)
+        *filled, named = moments(database, queue)
+        assert [before <= due <= after for due in filled] == [True] * 3
+        assert named == START
+
+    @pytest.mark.usefixtures("host_without_clock")
+    def test_many_rows_that_need_a_moment_join_the_callers_transaction_as_it_stands(
+        self, database: Database, broker: Broker
+    ) -> None:
+        queue = created(broker, TIMED_ALWAYS)
+        ours = database.connect()
+        ours.execute("BEGIN")
+        queue.enqueue_many(["x", "y"], connection=ours)
+        assert moments(database, queue) == []
+        ours.execute("ROLLBACK")
+        assert moments(database, queue) == []
+        before = server_time(broker)
+        ours.execute("BEGIN")
+        queue.enqueue("x", connection=ours)
+        assert queue.enqueue_many(["y", "z"], connection=ours) == 2
+        ours.execute("COMMIT")
+        after = server_time(broker)
+        assert [before <= due <= after for due in moments(database, queue)] == [True] * 3
+
+    @pytest.mark.usefixtures("host_without_clock")
+    @pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), 1e12, timedelta.max, "soon", True])
+    def test_a_delay_that_is_none_is_refused_before_the_database_is_touched(self, broker: Broker, delay: Any) -> None:
+        with pytest.raises(ValueError, match=r"^delay is "):
+            broker.queue(TimedJob).enqueue("x", delay=delay)  # there is no table yet
+
+    @pytest.mark.usefixtures("host_without_clock")
+    def test_a_table_on_the_databases_clock_has_none_to_compare_it_with(
+        self, broker: Broker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        queue = created(broker, TimedJob)
+        with broker.pool.connection() as connection:
+            warn_of_skew(broker.dialect, connection, queue.spec, 0.0)
+            assert caplog.messages == []
+            warn_of_skew(broker.dialect, connection, attrs.evolve(queue.spec, clock=ManualClock()), 30.0)
+        assert ["the host's clock" in message for message in caplog.messages] == [True]
