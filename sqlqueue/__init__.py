@@ -24,12 +24,14 @@ from sqlqueue.errors import (
     SQLQueueError,
     Unsupported,
 )
+from sqlqueue.locks import AdvisoryLock
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.queue import Queue
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.table import table
 
 __all__ = [
+    "AdvisoryLock",
     "Broker",
     "BrokerClosed",
     "Clock",

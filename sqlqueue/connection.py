@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 import attrs
 
+from sqlqueue.errors import SQLQueueError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Statement
+from sqlqueue.sql import Call, Statement, Step
 
 Row = tuple[Any, ...]
 
@@ -58,6 +59,65 @@ class Connection(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Close it for good, and with it its transaction and its session's locks; the pool replaces it."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is lost, or closed."""
+        ...
+
+
+class AfterCommit(SQLQueueError):  # noqa: N818 - named by what happened
+    """What a step committed is committed, and a step behind it failed: with the error that is this one's cause.
+
+    `results`: the rows of each call, none for those that did not run.
+    """
+
+    def __init__(self, results: Sequence[Sequence[Row]]) -> None:
+        super().__init__("a step failed behind a commit")
+        self.results = results
+
+
+class Session(Connection, Protocol):
+    """A connection whose transaction, and whose locks, last from one use to the next: what a delivery may hold.
+
+    Lent by pools of databases with row locks or session locks.
+    """
+
+    def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        """Take the steps in their order, in one round trip where the driver can; the rows of each call.
+
+        After an error nothing of what follows the failed step was done, and `roll_back` is needed. Raises `AfterCommit`
+        where something had been committed before it.
+        """
+        ...
+
+    def roll_back(self) -> None:
+        """End the open transaction, if any, and undo it. A connection that cannot is closed."""
+        ...
+
+
+class KeyLocks(Protocol):
+    """Locks on keys for one process and all others that use the same database, where sessions have none."""
+
+    def open(self) -> None:
+        """Make ready; raises where that cannot be, or where another process must be kept out."""
+        ...
+
+    def try_lock(self, key: str) -> bool:
+        """Take the lock without waiting; False where anybody holds it."""
+        ...
+
+    def unlock(self, key: str) -> bool:
+        """Let the lock go; False where it was not held."""
+        ...
+
+    def close(self) -> None:
+        """Let all of them go."""
+        ...
+
 
 class Pool(Protocol):
     """The connections of one broker in one process. Nothing connects before the first `connection()`."""
@@ -71,6 +131,11 @@ class Pool(Protocol):
 
     def connection(self, timeout: float | None = None) -> AbstractContextManager[Connection]:
         """Lend a connection, as it came when it goes back. Waits `timeout` seconds, by default the pool's own."""
+        ...
+
+    @property
+    def key_locks(self) -> KeyLocks | None:
+        """Locks on keys, where the database's sessions have none; one object for all who use the pool."""
         ...
 
     def direct(self) -> AbstractContextManager[Connection]:

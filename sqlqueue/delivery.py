@@ -30,13 +30,14 @@ class Delivery:
         return self.claim.attempt
 
     @property
-    def expires(self) -> datetime:
-        """When the lease ends unless it is extended, aware UTC."""
+    def expires(self) -> datetime | None:
+        """When the lease ends unless it is extended, aware UTC; None where no lease holds the row."""
         return self.claim.expires
 
     @property
     def lost(self) -> bool:
-        """Whether the lease is known to have been lost: what the handler still does will not be acknowledged."""
+        """Whether the row is known to have been lost, such as by the end of its lease: what the handler still does
+        will not be acknowledged."""
         return self._lost
 
     def lose(self) -> None:

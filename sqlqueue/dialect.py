@@ -166,6 +166,30 @@ class Dialect(ABC):
         where the database can for no more levels than a LIMIT behind it asks for."""
         return fill(EACH_LEVEL, {"rows": rows})
 
+    # Session locks, where there are any: locks on a number, which stands for a key's text.
+
+    #: A SELECT of the numbers that are locked in this database, by any session.
+    locked_numbers: ClassVar[str] = ""
+
+    #: A table expression, without columns of interest, that lets its statement's own commit not wait for the disk.
+    relaxed: ClassVar[str] = ""
+
+    def number_of(self, key: str) -> str:
+        """The number that stands for the text `key`."""
+        raise NotImplementedError
+
+    def try_lock(self, number: str) -> str:
+        """The condition that the session takes the lock now, without waiting."""
+        raise NotImplementedError
+
+    def unlock(self, number: str) -> str:
+        """The condition that the session held the lock and let it go."""
+        raise NotImplementedError
+
+    def guard(self, key: str) -> str:
+        """The condition that the transaction takes, without waiting, a lock on the text `key` until it ends."""
+        raise NotImplementedError
+
     def read(self, column: ColumnSpec, expression: str) -> str:
         """The expression that reads a column so that `decoder(column)` can take its value."""
         return expression

@@ -11,6 +11,7 @@ import attrs
 from sqlqueue.clock import Clock, ClockSource, DatabaseClock, HostClock
 from sqlqueue.column import DEFAULTS, Role
 from sqlqueue.errors import DeclarationError
+from sqlqueue.locks import AdvisoryLock, advisory_lock
 
 #: Where a class made by `@table` keeps its description.
 SPEC_ATTRIBUTE = "__sqlqueue_table__"
@@ -67,14 +68,15 @@ def _columns(columns: Iterable[ColumnSpec]) -> tuple[ColumnSpec, ...]:
 class TableSpec:
     """A table as the queue sees it.
 
-    `name`, `schema` and the columns' names are taken as they are and quoted in every statement. Built by
-    hand, its rows are mappings from field to value. Every mistake is a `DeclarationError`.
+    `name`, `schema` and the columns' names are taken as they are and quoted in every statement. `advisory_lock` is an
+    `AdvisoryLock` or a key's template. Built by hand, its rows are mappings from field to value. Every mistake is a
+    `DeclarationError`.
     """
 
     name: str
     columns: tuple[ColumnSpec, ...] = attrs.field(converter=_columns)
     schema: str | None = None
-    advisory_lock: str | None = None
+    advisory_lock: AdvisoryLock | None = attrs.field(default=None, converter=advisory_lock)
     clock: ClockSource = attrs.field(factory=HostClock)
     isolation: str | None = None
     row_class: type | None = None
@@ -202,8 +204,8 @@ def _check_table(table: TableSpec) -> None:
         _check_key(table, table.advisory_lock)
     if table.advisory_lock is not None and lease is not None:
         raise DeclarationError(
-            f"{where}: column {lease.field!r} is a lease, and advisory_lock={table.advisory_lock!r} is given; a row is "
-            "held by one of them: leave out the other"
+            f"{where}: column {lease.field!r} is a lease, and advisory_lock={table.advisory_lock.template!r} is given; "
+            "a row is held by one of them: leave out the other"
         )
     if table.isolation is not None and table.isolation.upper() not in ISOLATION_LEVELS:
         raise DeclarationError(f"{where}: isolation={table.isolation!r} is none of {', '.join(ISOLATION_LEVELS)}")
@@ -239,20 +241,12 @@ def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
         )
 
 
-_BRACES = re.compile(r"\{([^{}]*)\}")
-
-
-def key_fields(template: str) -> tuple[str, ...]:
-    """The fields that a key template names, in order."""
-    return tuple(_BRACES.findall(template))
-
-
-def _check_key(table: TableSpec, template: str) -> None:
-    where = f"table {table.name!r}: advisory_lock={template!r}"
-    if set(_BRACES.sub("", template)) & set("{}"):
+def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
+    where = f"table {table.name!r}: advisory_lock={lock.template!r}"
+    if not lock.readable:
         raise DeclarationError(f"{where}: a brace without its partner; write a field as {{field}}")
     fields = {spec.field for spec in table.columns}
-    for name in key_fields(template):
+    for name in lock.fields:
         if name not in fields:
             raise DeclarationError(f"{where}: {{{name}}} names no field; name one of {', '.join(sorted(fields))}")
 

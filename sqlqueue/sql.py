@@ -22,7 +22,8 @@ class Statement:
 
     `parameters` are the names of its values, in the order in which they are bound. `given` are those of them
     that come as a column of values, one for each row of the call. `width` is the number of columns that it
-    returns, 0 where it returns no rows. `writes` is False for a statement that only reads.
+    returns, 0 where it returns no rows. `writes` is False for a statement that only reads. `fresh`: it must see what
+    the calls before it in its transaction did, and what others committed meanwhile.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Statement:
     given: tuple[str, ...] = ()
     width: int = 0
     writes: bool = True
+    fresh: bool = False
 
     def bind(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple([values[name] for name in self.parameters])
@@ -46,6 +48,24 @@ class Call:
 
     statement: Statement
     values: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Begin:
+    """Begin a transaction, which stays open until a `Commit`."""
+
+    isolation: str = "READ COMMITTED"
+
+
+@attrs.frozen
+class Commit:
+    """Commit the open transaction, durably."""
+
+
+COMMIT = Commit()
+
+#: What a connection can be told to do. A call outside of a transaction is one by itself, and need not be durable.
+Step = Call | Begin | Commit
 
 
 def fill(template: str, fragments: Mapping[str, str]) -> str:
@@ -68,6 +88,7 @@ def statement(
     given: tuple[str, ...] = (),
     width: int = 0,
     writes: bool = True,
+    fresh: bool = False,
 ) -> Statement:
     """Compose a statement: fill in the structure, number the values by first use, head it with its name.
 
@@ -91,4 +112,5 @@ def statement(
         given=given,
         width=width,
         writes=writes,
+        fresh=fresh,
     )

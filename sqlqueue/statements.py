@@ -1,5 +1,7 @@
 """Every portable statement but the claims: inserting and settling.
 
+What a settlement assigns beside its move differs by strategy: the lease is ended, the attempt counted, or nothing.
+
 A statement that settles rows takes them as `given` columns, so that one execution settles as many rows as the call
 holds; it returns the ids of the rows that it changed. Whoever is missing there was fenced out. No table has an
 alias: SQLite's RETURNING does not know it.
@@ -9,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
 from sqlqueue.dialect import Dialect
 from sqlqueue.spec import ColumnSpec, TableSpec
@@ -48,19 +51,19 @@ WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
-# Back to work, hidden until `due`. The attempt was counted by the claim.
+# Back to work, hidden until `due`.
 RETRY = """
 UPDATE {table}
-SET {retry_after} = {given_due}{let_go}
+SET {hidden_until} = {due}{let_go}
 {from_given}
 WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
-# Without a column for that, the lease hides the row: nobody holds it, and nobody claims it before it ends.
-RETRY_BY_LEASE = """
+# Without a column for that, and without a lease to hide it, the row is due at once.
+RETRY_AT_ONCE = """
 UPDATE {table}
-SET {lease} = {given_due}{not_running}
+SET {let_go}
 {from_given}
 WHERE {id} = {given_id} {fence}
 RETURNING {id}
@@ -79,11 +82,16 @@ RETURNING {id}
 # another of its key stays hidden `until` then, by its lease, and keeps its place in the claim order.
 RELEASE = """
 UPDATE {table}
-SET {lease} = {given_until}{uncounted}{not_running}
+SET {given_back}
 {from_given}
 WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
+
+MARK_SPENT = "{attempt} = CASE WHEN {counted} >= :cap THEN {counted} + 1 ELSE {counted} END"
+
+#: How a delay is given where the database's clock says from when.
+SECONDS = ColumnSpec(field="seconds", type=float)
 
 # Which of the rows whose settlement changed nothing are still there: the others are gone, not lost.
 PRESENT = """
@@ -130,72 +138,98 @@ def insert(
 
 @attrs.frozen
 class Settlements:
-    """The statements that settle rows held by lease, for one queue."""
+    """The statements that settle one queue's rows. None: that move writes nothing, or the table has no place for it."""
 
     finish: Statement
-    retry: Statement
+    retry: Statement | None
     park: Statement | None
-    release: Statement
+    release: Statement | None
 
-    @classmethod
-    def by_lease(cls, words: Words) -> "Settlements":
-        id, lease = words.spec.id, words.spec.role(Role.LEASE)
-        assert lease is not None
-        held = {"id": id, "token": lease}
-        return cls(
-            finish=_finish(words, held),
-            retry=_retry(words, held, lease),
-            park=_park(words, held),
-            release=words.settlement(
-                "release",
-                RELEASE,
-                {**held, "until": lease},
-                lease=words.bare(Role.LEASE),
-                uncounted=also(_uncounted(words)),
-                not_running=also(words.not_running()),
+
+def by_lease(words: Words) -> Settlements:
+    """Fenced by the lease, which each of them ends. The claim counted the attempt."""
+    lease = words.spec.role(Role.LEASE)
+    assert lease is not None
+    held = {"id": words.spec.id, "token": lease}
+    let_go = [f"{words.bare(Role.LEASE)} = NULL", *words.not_running()]
+    hides = None if words.spec.has(Role.RETRY_AFTER) else lease
+    return Settlements(
+        finish=_finish(words, held, let_go),
+        retry=_retry(words, held, words.not_running() if hides else let_go, hides),
+        park=_park(words, held, let_go),
+        release=words.settlement(
+            "release",
+            RELEASE,
+            {**held, "until": lease},
+            given_back=", ".join(
+                [f"{words.bare(Role.LEASE)} = {words.given('until')}", *_uncounted(words), *words.not_running()]
             ),
-        )
+        ),
+    )
 
 
-def _finish(words: Words, held: Mapping[str, ColumnSpec]) -> Statement:
+def by_row_lock(words: Words) -> Settlements:
+    """Fenced by the lock, which ends with the transaction, and so does a release. The settlement counts the attempt."""
+    attempt = words.spec.role(Role.ATTEMPT)
+    held = {"id": words.spec.id, **({"attempt": attempt} if attempt else {})}
+    counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt')}"] if attempt else []
+    return Settlements(
+        finish=_finish(words, held, counted),
+        retry=_retry(words, held, counted, None),
+        park=_park(words, held, counted),
+        release=None,
+    )
+
+
+def by_advisory_lock(words: Words, *, capped: bool) -> Settlements:
+    """Fenced by the lock on the row's key, which is released behind the settlement. The claim counted the attempt.
+
+    A parked row whose attempts are spent shows one more, which tells it, once its error is cleared, from a row whose
+    last worker was lost.
+    """
+    held = {"id": words.spec.id}
+    marked = [fill(MARK_SPENT, {"attempt": words.bare(Role.ATTEMPT), "counted": words.column(Role.ATTEMPT)})]
+    given_back = [*_uncounted(words), *words.not_running()]
+    return Settlements(
+        finish=_finish(words, held, words.not_running()),
+        retry=_retry(words, held, words.not_running(), None),
+        park=_park(words, held, [*(marked if capped else []), *words.not_running()]),
+        release=words.settlement("release", RELEASE, held, given_back=", ".join(given_back)) if given_back else None,
+    )
+
+
+def _finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement:
     if not words.spec.has(Role.PROCESSED_AT):
-        return words.settlement("acknowledge", FINISH_BY_DELETE, held)
+        return words.settlement("acknowledge", FINISH_BY_DELETE, {k: v for k, v in held.items() if k != "attempt"})
     return words.settlement(
         "acknowledge",
         FINISH_BY_MARK,
         held,
         processed_at=words.bare(Role.PROCESSED_AT),
         now=words.now(Role.PROCESSED_AT),
-        let_go=also(words.let_go()),
+        let_go=also(let_go),
     )
 
 
-def _retry(words: Words, held: Mapping[str, ColumnSpec], lease: ColumnSpec) -> Statement:
-    due = words.spec.role(Role.RETRY_AFTER)
-    if due is None:
-        return words.settlement(
-            "retry",
-            RETRY_BY_LEASE,
-            {**held, "due": lease},
-            lease=words.bare(Role.LEASE),
-            not_running=also(words.not_running()),
-        )
-    return words.settlement(
-        "retry",
-        RETRY,
-        {**held, "due": due},
-        retry_after=words.bare(Role.RETRY_AFTER),
-        let_go=also(words.let_go()),
-    )
+def _retry(
+    words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], hides: ColumnSpec | None
+) -> Statement | None:
+    """`hides`: the lease, where it hides the row for want of a column that does."""
+    column = words.spec.role(Role.RETRY_AFTER) or hides
+    if column is None:
+        return words.settlement("retry", RETRY_AT_ONCE, held, let_go=", ".join(let_go)) if let_go else None
+    by_database = isinstance(words.spec.clock, DatabaseClock)
+    given = {**held, "seconds": SECONDS} if by_database else {**held, "due": column}
+    due = words.dialect.later(column, words.given("seconds")) if by_database else words.given("due")
+    name = words.dialect.quote(column.name)
+    return words.settlement("retry", RETRY, given, hidden_until=name, due=due, let_go=also(let_go))
 
 
-def _park(words: Words, held: Mapping[str, ColumnSpec]) -> Statement | None:
+def _park(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement | None:
     error = words.spec.role(Role.ERROR)
     if error is None:
         return None
-    return words.settlement(
-        "park", PARK, {**held, "error": error}, error=words.bare(Role.ERROR), let_go=also(words.let_go())
-    )
+    return words.settlement("park", PARK, {**held, "error": error}, error=words.bare(Role.ERROR), let_go=also(let_go))
 
 
 def _uncounted(words: Words) -> list[str]:

@@ -11,6 +11,7 @@ from sqlqueue import column
 from sqlqueue.clock import ClockSource, HostClock
 from sqlqueue.column import MARK, Mark
 from sqlqueue.errors import DeclarationError
+from sqlqueue.locks import AdvisoryLock
 from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def table(
     name: str,
     *,
     schema: str | None = None,
-    advisory_lock: str | None = None,
+    advisory_lock: str | AdvisoryLock | None = None,
     clock: ClockSource = HostClock(),  # noqa: B008 - frozen
     isolation: str | None = None,
 ) -> Callable[[type[T]], type[T]]:
@@ -72,9 +73,9 @@ def table(
     The fields are the table's columns; `column.<role>()` marks what a column does for the queue, a field
     without a mark is a plain data column. Rows are keyword-only attrs objects.
 
-    `schema`: the table's schema, else the connection's search path decides. `advisory_lock`: the key
-    template of the advisory-lock strategy. `clock`: where *now* comes from. `isolation`: the level of a
-    row lock's claim and of a transactional handler.
+    `schema`: the table's schema, else the connection's search path decides. `advisory_lock`: the template of the key
+    that holds a row by an advisory lock, or an `AdvisoryLock`. `clock`: where *now* comes from. `isolation`: the level
+    of a row lock's claim and of a transactional handler.
 
     Raises `DeclarationError` for every mistake that can be seen without the database.
     """

@@ -8,7 +8,11 @@ from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
 from sqlqueue.dialect import Converter, Dialect
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Statement, statement
+from sqlqueue.sql import Statement, fill, statement
+
+# A key is made by the database, so that a claim can leave out those that are held. NULL reads as an empty text.
+CONSTANT = "CAST(:key_text_{number} AS text)"
+PART = "COALESCE(CAST({column} AS text), '')"
 
 
 @attrs.frozen
@@ -68,13 +72,26 @@ class Words:
         name = self.bare(Role.PRIORITY) if bare else self.qualified(spec)
         return f"COALESCE({name}, 0)" if spec.optional else name
 
-    def let_go(self) -> list[str]:
-        """Assignments that take a row out of work."""
-        held = [f"{self.bare(Role.LEASE)} = NULL"] if self.spec.has(Role.LEASE) else []
-        return held + self.not_running()
-
     def not_running(self) -> list[str]:
         return [f"{self.bare(Role.RUNNING)} = FALSE"] if self.spec.has(Role.RUNNING) else []
+
+    def lock_key(self) -> str:
+        """The text that an advisory lock on a row locks; its constant parts are bound, see `lock_texts`."""
+        lock = self.spec.advisory_lock
+        assert lock is not None
+        parts = [fill(CONSTANT, {"number": "0"})]
+        for number, field in enumerate(lock.fields, 1):
+            column = next(spec for spec in self.spec.columns if spec.field == field)
+            parts += [fill(PART, {"column": self.qualified(column)}), fill(CONSTANT, {"number": str(number)})]
+        return " || ".join(parts)
+
+    def lock_texts(self) -> Mapping[str, str]:
+        """The values of a key's constant parts. A key that is not shared begins with the table's name."""
+        lock = self.spec.advisory_lock
+        assert lock is not None
+        first, *others = lock.texts
+        texts = [first if lock.shared else f"{self.spec.full_name}:{first}", *others]
+        return {f"key_text_{number}": text for number, text in enumerate(texts)}
 
     def statement(self, name: str, template: str, *, width: int, writes: bool = True, **fragments: str) -> Statement:
         """A statement without given rows."""
@@ -87,10 +104,14 @@ class Words:
             writes=writes,
         )
 
+    def given(self, name: str) -> str:
+        """The value of a given column."""
+        return f"given.{name}" if self.dialect.given({"id": self.spec.id}) else f":{name}"
+
     def settlement(self, name: str, template: str, given: Mapping[str, ColumnSpec], **fragments: str) -> Statement:
         """A statement over given rows; `{given_x}` is the value of the given column x."""
         source = self.dialect.given(given)
-        words = {f"given_{key}": f"given.{key}" if source else f":{key}" for key in given}
+        words = {f"given_{key}": self.given(key) for key in given}
         spec = self.spec.role(Role.LEASE)
         fence = f"AND {self.qualified(spec)} = {words['given_token']}" if spec and "token" in given else ""
         return statement(

@@ -1,6 +1,6 @@
 """How calls run on the three sorts of connection: of our own pool, lent by the user's pool, and the caller's own."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
@@ -8,9 +8,10 @@ import attrs
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
+from sqlqueue.connection import AfterCommit
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.sql import Begin, Call, Commit, Statement, Step, fill
 from sqlqueue_postgres.adapters import Cursor, Driver, execute
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
 from sqlqueue_postgres.names import quote, table_name
@@ -23,6 +24,11 @@ COPY {table} ({columns}) FROM STDIN
 """
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+BEGINS = {
+    "READ COMMITTED": BEGIN,
+    "REPEATABLE READ": "BEGIN ISOLATION LEVEL REPEATABLE READ",
+    "SERIALIZABLE": "BEGIN ISOLATION LEVEL SERIALIZABLE",
+}
 COMMIT = "COMMIT"
 
 # Both for the transaction only, so that nothing is left behind on a connection that is lent.
@@ -37,7 +43,7 @@ def in_milliseconds(seconds: float) -> str:
 
 
 #: A statement and the values of its placeholders.
-Step = tuple[str, Row]
+Words = tuple[str, Row]
 
 
 @attrs.frozen
@@ -50,6 +56,20 @@ class OwnConnection:
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         with Limited(self.driver, self._seconds + GRACE):
             return self._run(calls, durable)
+
+    def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        with Limited(self.driver, self._seconds + GRACE):
+            return _sent(self.driver, steps, (), ())
+
+    def roll_back(self) -> None:
+        roll_back(self.driver)
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @property
+    def closed(self) -> bool:
+        return self.driver.closed
 
     def _run(self, calls: Sequence[Call], durable: bool) -> list[list[Row]]:
         durable = durable or not any(call.statement.writes for call in calls)
@@ -100,7 +120,7 @@ class LentConnection:
     _seconds: float = attrs.field(alias="statement_timeout")
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
-        before: list[Step] = [(BEGIN, ()), (LIMIT_TIME, (in_milliseconds(self._seconds),))]
+        before: list[Words] = [(BEGIN, ()), (LIMIT_TIME, (in_milliseconds(self._seconds),))]
         if not durable and any(call.statement.writes for call in calls):
             before.append((NEED_NOT_BE_DURABLE, ()))
         try:
@@ -108,6 +128,21 @@ class LentConnection:
                 return _together(self.driver, before, calls, [(COMMIT, ())], nullcontext)
         finally:
             roll_back(self.driver)
+
+    def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        limit = (LIMIT_TIME, (in_milliseconds(self._seconds),))
+        with Limited(self.driver, self._seconds + GRACE):
+            return _sent(self.driver, steps, (limit,), ((BEGIN, ()), limit))
+
+    def roll_back(self) -> None:
+        roll_back(self.driver)
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @property
+    def closed(self) -> bool:
+        return self.driver.closed
 
     def insert_many(
         self,
@@ -133,6 +168,13 @@ class AdoptedConnection:
     """The caller's connection: what runs here joins its transaction and is never committed by us."""
 
     driver: Driver
+
+    def close(self) -> None:
+        """Nothing: the connection is the caller's."""
+
+    @property
+    def closed(self) -> bool:
+        return self.driver.closed
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         with self._as_one(len(calls) > 1):
@@ -173,31 +215,88 @@ class AdoptedConnection:
 
 
 def _execute_call(driver: Driver, call: Call) -> list[Row]:
-    statement = call.statement
-    cursor = Cursor(driver).execute(statement.text.encode(), statement.bind(call.values), binary=True)
-    return cursor.fetchall() if statement.width else []
+    cursor = _start(driver, call)
+    return cursor.fetchall() if call.statement.width else []
 
 
 def _together(
     driver: Driver,
-    before: Sequence[Step],
+    before: Sequence[Words],
     calls: Sequence[Call],
-    after: Sequence[Step],
+    after: Sequence[Words],
     otherwise: Callable[[], AbstractContextManager[Any]],
 ) -> list[list[Row]]:
     """All in one round trip, which is one transaction by itself; without pipelines (libpq 13) within `otherwise()`."""
     with ExitStack() as stack:
         piped = psycopg.Pipeline.is_supported()
         stack.enter_context(driver.pipeline() if piped else otherwise())
-        for text, values in before:
-            Cursor(driver).execute(text.encode(), values, binary=True)
-        cursors = [
-            Cursor(driver).execute(call.statement.text.encode(), call.statement.bind(call.values), binary=True)
-            for call in calls
-        ]
-        for text, values in after:
-            Cursor(driver).execute(text.encode(), values, binary=True)
+        _say(driver, before)
+        cursors = [_start(driver, call) for call in calls]
+        _say(driver, after)
     return [cursor.fetchall() if call.statement.width else [] for cursor, call in zip(cursors, calls, strict=True)]
+
+
+def _sent(driver: Driver, steps: Sequence[Step], within: Sequence[Words], alone: Sequence[Words]) -> list[list[Row]]:
+    """The steps in one round trip, without pipelines (libpq 13) in one each. A transaction that begins here begins with
+    `within`; where `alone` says how, calls outside of a transaction get one together."""
+    calls: list[tuple[Call, Cursor]] = []
+    commits: list[Cursor] = []
+    try:
+        with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():
+            _start_all(driver, _framed(driver, steps, alone), within, calls, commits)
+    except psycopg.Error as error:
+        if any(cursor.statusmessage for cursor in commits):
+            raise AfterCommit([_fetched(call, cursor) for call, cursor in calls]) from error
+        raise
+    return [_fetched(call, cursor) for call, cursor in calls]
+
+
+def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> Iterator[Step | Sequence[Words]]:
+    """The steps, with a transaction around calls that have none, where they need one."""
+    held = driver.pgconn.transaction_status != TransactionStatus.IDLE
+    framing = False
+    for step in steps:
+        if isinstance(step, Call) and alone and not held and not framing:
+            framing = True
+            yield alone
+        elif framing and not isinstance(step, Call):
+            framing = False
+            yield ((COMMIT, ()),)
+        held = held if isinstance(step, Call) else isinstance(step, Begin)
+        yield step
+    if framing:
+        yield ((COMMIT, ()),)
+
+
+def _start_all(
+    driver: Driver,
+    steps: Iterable[Step | Sequence[Words]],
+    within: Sequence[Words],
+    calls: list[tuple[Call, Cursor]],
+    commits: list[Cursor],
+) -> None:
+    for step in steps:
+        if isinstance(step, Call):
+            calls.append((step, _start(driver, step)))
+        elif isinstance(step, Commit):
+            commits.append(Cursor(driver).execute(COMMIT.encode(), (), binary=True))
+        elif isinstance(step, Begin):
+            _say(driver, [(BEGINS[step.isolation], ()), *within])
+        else:
+            _say(driver, step)
+
+
+def _fetched(call: Call, cursor: Cursor) -> list[Row]:
+    return cursor.fetchall() if call.statement.width and cursor.description else []
+
+
+def _say(driver: Driver, words: Sequence[Words]) -> None:
+    for text, values in words:
+        Cursor(driver).execute(text.encode(), values, binary=True)
+
+
+def _start(driver: Driver, call: Call) -> Cursor:
+    return Cursor(driver).execute(call.statement.text.encode(), call.statement.bind(call.values), binary=True)
 
 
 def _copy(

@@ -47,6 +47,14 @@ END_OF_TIME = "'9999-12-31 00:00:00+00'::timestamptz"
 LATER = "statement_timestamp() + make_interval(secs => CAST({seconds} AS double precision))"
 
 
+# Of session and transaction locks on one number, in this database.
+LOCKED_NUMBERS = """
+SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks
+WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
 class PostgresDialect(Dialect):
     """PostgreSQL behind a URL, or behind the user's `psycopg_pool.ConnectionPool`."""
 
@@ -121,6 +129,22 @@ class PostgresDialect(Dialect):
     def read(self, column: ColumnSpec, expression: str) -> str:
         kind = values.kind_of(column)
         return f"{expression}::text" if kind is not None and kind.python is str else expression
+
+    # The key's number stands in two columns of the view.
+    locked_numbers: ClassVar[str] = LOCKED_NUMBERS
+    relaxed: ClassVar[str] = "set_config('synchronous_commit', 'off', true)"
+
+    def number_of(self, key: str) -> str:
+        return fill("hashtextextended({key}, 0)", {"key": key})
+
+    def try_lock(self, number: str) -> str:
+        return fill("pg_try_advisory_lock({number})", {"number": number})
+
+    def unlock(self, number: str) -> str:
+        return fill("pg_advisory_unlock({number})", {"number": number})
+
+    def guard(self, key: str) -> str:
+        return fill("pg_try_advisory_xact_lock(hashtextextended({key}, 0))", {"key": key})
 
     # -- values -----------------------------------------------------------------------------------------------
 

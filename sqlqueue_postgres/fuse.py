@@ -89,8 +89,8 @@ class Fused:
 
 @lru_cache(maxsize=512)
 def fuse(statements: tuple[Statement, ...], durable: bool) -> Fused | None:
-    """The statements as one; None where one of them returns nothing."""
-    if not all(statement.width for statement in statements):
+    """The statements as one; None where one of them returns nothing, or must see what others did before it."""
+    if not all(statement.width and not statement.fresh for statement in statements):
         return None
     widths = [statement.width for statement in statements]
     widest, *others = sorted(range(len(statements)), key=lambda number: -widths[number])

@@ -60,6 +60,11 @@ class OwnPool:
     def size(self) -> int:
         return self._settings.size
 
+    @property
+    def key_locks(self) -> None:
+        """Sessions have locks."""
+        return None
+
     def probe(self) -> None:
         self._reached = False
         psycopg.connect(self._url, **parameters(self._url)).close()
@@ -137,6 +142,11 @@ class UsersPool:
     @property
     def size(self) -> int:
         return self.pool.max_size
+
+    @property
+    def key_locks(self) -> None:
+        """Sessions have locks."""
+        return None
 
     def probe(self) -> None:
         self.check()

@@ -34,8 +34,14 @@ ROLLBACK = "ROLLBACK TO sqlqueue"
 class AdoptedConnection:
     """Never commits what the caller began; an autocommit connection's statements are its own, as the caller's are."""
 
+    #: The connection is the caller's to close.
+    closed = False
+
     def __init__(self, driver: sqlite3.Connection) -> None:
         self.driver = driver
+
+    def close(self) -> None:
+        """Nothing: the connection is the caller's."""
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         """Run the calls inside the caller's transaction, all or none; the driver's errors pass unchanged."""

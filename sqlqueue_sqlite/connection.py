@@ -67,6 +67,14 @@ class PooledConnection:
         # A list: whoever makes the rows may take his time, and would hold the write lock meanwhile.
         return self._write(partial(insert_all, self._cursor, insert, list(rows), then), durable=True)
 
+    def close(self) -> None:
+        """Have the pool close it when it comes back: whoever borrowed it may still be inside."""
+        self.spoiled = True
+
+    @property
+    def closed(self) -> bool:
+        return self.spoiled
+
     def restore(self) -> bool:
         """Make the connection as it came, whatever its borrower did; False where it cannot be lent again."""
         if self.spoiled:

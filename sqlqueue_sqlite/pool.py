@@ -11,6 +11,7 @@ from sqlqueue.dialect import Connection, PoolSettings
 from sqlqueue_sqlite.connection import PooledConnection
 from sqlqueue_sqlite.handles import Handle, close_handle, named, open_handle, use_wal
 from sqlqueue_sqlite.location import Location
+from sqlqueue_sqlite.locks import FileLocks
 from sqlqueue_sqlite.patience import Patience, patiently
 from sqlqueue_sqlite.trouble import PoolClosedError, PoolTimeoutError
 
@@ -30,11 +31,17 @@ class SQLitePool:
         self._opened = 0
         self._closed = False
         self._gate = threading.Lock()
+        self._locks = FileLocks(location)
         self._keeper: Handle | None = None  # a database in memory lives while one connection is open
 
     @property
     def size(self) -> int:
         return self._settings.size
+
+    @property
+    def key_locks(self) -> FileLocks:
+        """One object for all, so that they exclude each other."""
+        return self._locks
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Connection]:
@@ -73,6 +80,7 @@ class SQLitePool:
             self._opened -= len(idle)
             keeper, self._keeper = self._keeper, None
             self._changed.notify_all()
+        self._locks.close()
         for connection in idle:
             close_handle(connection.driver)
         if keeper is not None:

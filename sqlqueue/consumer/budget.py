@@ -1,10 +1,14 @@
 """How many connections a broker's consumers may hold at once: the pool's size less one, so that handlers, their
 queries and publishes always find one, and less one more for each listener that the pool lends. One may always be held.
+
+Who holds one for a delivery keeps it while a handler runs. Where queues on the pool need one only for a statement, one
+of several is kept for them, so that they never wait for a handler. Whoever waits is served in turn.
 """
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 import attrs
@@ -20,31 +24,73 @@ class BudgetSpent(SQLQueueError):  # noqa: N818 - named by what happened
     """The consumers on the pool hold all the connections that they may."""
 
 
+@attrs.frozen(eq=False)
+class Ticket:
+    """Somebody who waits for a connection. `seat`: the queue that holds it while a handler runs, None for a
+    statement."""
+
+    seat: Hashable | None
+
+
 @attrs.define(eq=False)
 class Slots:
     """The count, shared by all consumers on one pool."""
 
     size: int
     held: int = 0
+    seated: int = 0
     listeners: int = 0
+    statements: int = 0
     changed: threading.Condition = attrs.field(factory=threading.Condition)
+    _waiting: deque[Ticket] = attrs.field(factory=deque)
 
     @property
-    def free(self) -> bool:
-        return self.held < max(1, self.size - 1 - self.listeners)
+    def most(self) -> int:
+        """Connections that may be held."""
+        return max(1, self.size - 1 - self.listeners)
+
+    @property
+    def most_seated(self) -> int:
+        """Those of them that deliveries may hold."""
+        return self.most - 1 if self.statements and self.most > 1 else self.most
+
+    def wanted(self, seat: Hashable) -> bool:
+        """Whether anybody but this queue waits for a connection that one of its deliveries holds."""
+        return any(ticket.seat != seat for ticket in tuple(self._waiting))
 
     @contextmanager
-    def one(self, timeout: float) -> Iterator[None]:
+    def one(self, timeout: float, seat: Hashable | None = None, given_up: Callable[[], bool] = bool) -> Iterator[None]:
+        ticket = Ticket(seat)
         with self.changed:  # decided: who may hold a connection
-            if not self.changed.wait_for(lambda: self.free, timeout):
-                raise BudgetSpent(f"the consumers on the pool of {self.size} held all they may for {timeout:g} s")
-            self.held += 1
+            self._waiting.append(ticket)
+            try:
+                self.changed.wait_for(lambda: given_up() or self._next() is ticket, timeout)
+                if given_up() or self._next() is not ticket:
+                    raise BudgetSpent(f"the consumers on the pool of {self.size} held all they may for {timeout:g} s")
+                self._count(seat, 1)
+            finally:
+                self._waiting.remove(ticket)
+                if self._waiting:
+                    self.changed.notify_all()
         try:
             yield
         finally:
             with self.changed:  # decided: who is next
-                self.held -= 1
-                self.changed.notify()
+                self._count(seat, -1)
+                if self._waiting:
+                    self.changed.notify_all()
+
+    def _next(self) -> Ticket | None:
+        """The first of those who wait that a free connection may go to."""
+        if self.held >= self.most:
+            return None
+        seats_free = self.seated < self.most_seated
+        return next((ticket for ticket in self._waiting if seats_free or ticket.seat is None), None)
+
+    def _count(self, seat: Hashable | None, change: int) -> None:
+        self.held += change
+        if seat is not None:
+            self.seated += change
 
 
 @attrs.frozen
@@ -52,13 +98,25 @@ class Budget:
     """Lends a pool's connections to the consumers of one broker."""
 
     pool: Pool
-    _slots: Slots
+    slots: Slots
 
     @contextmanager
     def connection(self, timeout: float) -> Iterator[Connection]:
-        """Lend one, waiting up to `timeout` seconds for the other consumers and as long for the pool."""
-        with self._slots.one(timeout), self.pool.connection(timeout) as connection:
+        """Lend one for a statement. Waits up to `timeout` seconds for the other consumers, and as long for the pool."""
+        with self.slots.one(timeout), self.pool.connection(timeout) as connection:
             yield connection
+
+    @contextmanager
+    def seat(self, queue: Hashable, timeout: float, given_up: Callable[[], bool]) -> Iterator[Connection]:
+        """Lend one that a delivery of this queue may hold; nobody waits any longer once `given_up()`, after
+        `rouse()`."""
+        with self.slots.one(timeout, queue, given_up), self.pool.connection(timeout) as connection:
+            yield connection
+
+    def rouse(self) -> None:
+        """Have those who wait see whether they should."""
+        with self.slots.changed:  # decided: who still waits
+            self.slots.changed.notify_all()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -68,14 +126,37 @@ class Budget:
                 f"with notify=True the listener takes one of the pool's connections for good, and the pool has "
                 f"{self.pool.size}; it needs {LEAST_WITH_LISTENER} or more, or give the broker a URL"
             )
-        with self._slots.changed:  # decided: how many are left
-            self._slots.listeners += 1
+        with self._counted("listeners"):
+            yield
+
+    @contextmanager
+    def for_statements(self) -> Iterator[None]:
+        """Keep one of several connections for a queue that needs them for its statements only."""
+        with self._counted("statements"):
+            yield
+
+    @contextmanager
+    def _counted(self, what: str) -> Iterator[None]:
+        with self.slots.changed:  # decided: how many are left
+            setattr(self.slots, what, getattr(self.slots, what) + 1)
         try:
             yield
         finally:
-            with self._slots.changed:  # decided: one more is left
-                self._slots.listeners -= 1
-                self._slots.changed.notify()
+            with self.slots.changed:  # decided: one more is left
+                setattr(self.slots, what, getattr(self.slots, what) - 1)
+                self.slots.changed.notify_all()
+
+    def check_seats(self, queue: str) -> int:
+        """How many deliveries may hold a connection; `PoolTooSmall` where none may."""
+        least = 2 + self.slots.listeners
+        if self.pool.size < least:
+            listening = ", one for the listener" if self.slots.listeners else ""
+            raise PoolTooSmall(
+                f"queue {queue}: each row in work holds a connection, and one stays free for handlers{listening}: the "
+                f"pool has {self.pool.size} and needs {least} or more; raise pool_size, or give the table a lease "
+                "column (locked_until: datetime | None = column.lease())"
+            )
+        return self.slots.most_seated
 
 
 _slots: "weakref.WeakKeyDictionary[Pool, Slots]" = weakref.WeakKeyDictionary()

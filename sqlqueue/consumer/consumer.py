@@ -136,8 +136,8 @@ class Consumer:
                 self._drain()
                 self._lifecycle.move(State.STOPPED)
             return Stopped(
-                settled=sum(one.pump.ledger.settled for one in self._subscriptions),
-                given_back=sum(one.pump.ledger.released for one in self._subscriptions),
+                settled=sum(one.turning.report.settled for one in self._subscriptions),
+                given_back=sum(one.turning.report.released for one in self._subscriptions),
                 abandoned=self._abandoned,
             )
 
@@ -171,7 +171,7 @@ class Consumer:
         deadline = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         self.start()
         for subscription in self._subscriptions:
-            subscription.pump.on_idle = lambda: self._ends.put(WENT_IDLE)
+            subscription.turning.on_idle = lambda: self._ends.put(WENT_IDLE)
         idle = self._wait_idle(deadline)
         stopped = self.stop()
         if self._error is not None:
@@ -239,7 +239,7 @@ class Consumer:
 
     def _wait_idle(self, deadline: float | None) -> bool:
         """Whether all queues went idle before the deadline, or something else ended the run."""
-        while not all(one.pump.idle for one in self._subscriptions):
+        while not all(one.turning.idle for one in self._subscriptions):
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
                 return False
@@ -254,6 +254,8 @@ class Consumer:
 
     def _drain(self) -> None:
         self._abandoned = drain(self._subscriptions, self._drain_timeout, self._signals.hurried)
+        for subscription in self._subscriptions:
+            subscription.close()
         self._close_waker()
         self._broker.unlisten(self._hint)
         assert self._executor is not None

@@ -7,27 +7,24 @@ from typing import Any
 import attrs
 
 from sqlqueue.consumer.budget import Budget
+from sqlqueue.consumer.horizon import Horizon
 from sqlqueue.dialect import Trouble
-from sqlqueue.strategies.base import NOBODY, Ahead, Claim, PassOver, Settlement, Strategy, Turned
+from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Leased, PassOver, Settlement, Turned
 
 #: Seconds to wait for one of the pool's connections: an eighth of a lease within these bounds.
 SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
-
-#: Seconds until the next look, at least, where the queue's clock stands still, as a test's does: what lies ahead of it
-#: is not coming nearer.
-STANDING = 0.1
 
 
 @attrs.define
 class Database:
     """What a pump asks of the database. `now` reads the queue's clock, `classify` sorts the driver's errors."""
 
-    strategy: Strategy
+    strategy: Leased
     budget: Budget
     now: Callable[[], datetime]
     classify: Callable[[BaseException], Trouble]
     lease: float
-    _looked_at: datetime | None = None
+    _horizon: Horizon = attrs.field(factory=Horizon)
 
     def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int, pass_over: PassOver = NOBODY) -> Turned:
         with self.budget.connection(self.patience) as connection:
@@ -47,18 +44,12 @@ class Database:
         with self.budget.pool.direct() as connection:
             return self.strategy.extend(connection, claims, self.now())
 
-    def look_ahead(self) -> tuple[Ahead, float | None]:
+    def look_ahead(self, pass_over: PassOver = NOBODY) -> tuple[Ahead, float | None]:
         """What the queue waits for, and in how many seconds the next row falls due."""
         now = self.now()
         with self.budget.connection(self.patience) as connection:
-            ahead = self.strategy.look_ahead(connection, now)
-        stands, self._looked_at = now == self._looked_at, now
-        if ahead.passed_over:
-            return ahead, 0.0
-        if ahead.due is None:
-            return ahead, None
-        due_in = (ahead.due - now).total_seconds()
-        return ahead, max(due_in, STANDING) if stands else due_in
+            ahead = self.strategy.look_ahead(connection, now, pass_over)
+        return ahead, self._horizon.due_in(ahead, now)
 
     def unfinished(self, id: Any) -> bool:
         with self.budget.connection(self.patience) as connection:

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from datetime import datetime
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from sqlqueue.consumer.handlers import Work
 from sqlqueue.consumer.lanes import Blocked, Lanes
@@ -47,15 +48,9 @@ class Hands:
         failed = self._lanes.failed
         return PassOver(list(failed), [blocked.id for blocked in failed.values()])
 
-    def overdue(self, now: datetime) -> list[tuple[Hashable, Hashable]]:
+    def overdue(self, now: datetime) -> Sequence[tuple[Hashable, Any]]:
         """The keys, with their failed rows, that wait for a row which was due by `now` and has not come to us."""
-        if self._lanes is None or not self._lanes.any_blocked:
-            return []
-        return [
-            (key, blocked.id)
-            for key, blocked in self._lanes.failed.items()
-            if not self._lanes.busy(key) and (blocked.until is None or blocked.until <= now)
-        ]
+        return () if self._lanes is None else self._lanes.overdue(now)
 
     def in_order(self, works: Sequence[Work]) -> Sequence[Work]:
         """Claimed rows with those first that hold back others of their key."""

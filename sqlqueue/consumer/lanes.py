@@ -1,9 +1,9 @@
 """Dispatch, pure: which of the claimed rows may run now. Rows of one key run one at a time, oldest first."""
 
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -36,6 +36,19 @@ class Lanes(Generic[W]):
     def failed(self) -> Mapping[Hashable, Blocked]:
         """The keys that wait for a failed row, and that row."""
         return self._blocked
+
+    @property
+    def busy_keys(self) -> Collection[Hashable]:
+        """The keys that have a row in hand."""
+        return self._waiting.keys()
+
+    def overdue(self, now: datetime) -> Sequence[tuple[Hashable, Any]]:
+        """The keys, with their failed rows, that wait for a row which was due by `now` and has not come to us."""
+        return [
+            (key, blocked.id)
+            for key, blocked in self._blocked.items()
+            if not self.busy(key) and (blocked.until is None or blocked.until <= now)
+        ]
 
     def busy(self, key: Hashable) -> bool:
         """Whether a row of this key is in hand."""

@@ -1,16 +1,14 @@
 """What became of the rows in hand: who is settled, who was late, and who goes back. Owned by the pump's thread."""
 
-import logging
 from collections.abc import Iterable
 from datetime import datetime
 
 from sqlqueue.consumer.handlers import Finished, Work
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.notices import Notices
+from sqlqueue.consumer.report import Report
 from sqlqueue.settling import Verdict
 from sqlqueue.strategies.base import Move, Settlement, Turned
-
-log = logging.getLogger("sqlqueue")
 
 
 def released(work: Work, until: datetime | None = None) -> Finished:
@@ -22,16 +20,16 @@ class Ledger:
     """Keeps the books of one queue: `unsettled` is what waits for the next turn."""
 
     def __init__(self, queue: str, hands: Hands, notices: Notices) -> None:
-        self._queue, self._hands, self._notices = queue, hands, notices
+        self._hands = hands
+        self.report = Report(queue, notices)
         self.unsettled: list[Finished] = []
-        self.settled = self.released = 0
 
     def enter(self, finished: Finished) -> None:
         """A delivery came back from its worker; one that was taken out of hand meanwhile is told that it is late."""
         if finished.work in self._hands.held:
             self.unsettled.append(finished)
         else:
-            self.late(finished.work)
+            self.report.late(finished.work)
 
     def post(self, finished: Iterable[Finished], turned: Turned) -> list[datetime | None]:
         """Take settled rows out of hand; when those that will be tried again fall due (None: at once)."""
@@ -43,33 +41,16 @@ class Ledger:
                 self.lose(one.work)
                 continue
             self._out_of_hand(one, reason, dues)
-            self._log(one)
-            self._notices.tell(
-                reason or one.verdict.kind, one.work.delivery, seconds=one.seconds, detail=one.verdict.problem
-            )
+            self.report.settle(one, gone=reason is not None)
         return dues
-
-    def _log(self, one: Finished) -> None:
-        id, verdict = one.work.delivery.claim.id, one.verdict
-        if verdict.problem:
-            log.error("queue %s: row %r %s: %s", self._queue, id, verdict.kind, verdict.problem)
-        elif verdict.kind == "dropped":
-            log.info(
-                "queue %s: row %r was dropped by its handler: %s",
-                self._queue,
-                id,
-                verdict.remark or "it gave no reason",
-            )
 
     def _out_of_hand(self, one: Finished, gone: str | None, dues: list[datetime | None]) -> None:
         settlement = one.verdict.settlement
         if settlement.move is Move.RELEASE:
-            self.released += 1
             self.put_back(self._hands.dropped(one.work))
             if settlement.due is not None:
                 dues.append(settlement.due)
             return
-        self.settled += 1
         if settlement.move is Move.RETRY and not gone:
             self.put_back(self._hands.retried(one.work, settlement.due))
             dues.append(settlement.due)
@@ -90,22 +71,9 @@ class Ledger:
     def lose(self, work: Work) -> None:
         """The row belongs to somebody else."""
         work.delivery.lose()
-        self.late(work)
+        self.report.late(work)
         self.put_back(self._hands.dropped(work))
 
     def drop(self, work: Work) -> None:
         """The row could not be settled: its lease ends by itself."""
         self.put_back(self._hands.dropped(work))
-
-    def late(self, work: Work) -> None:
-        """What becomes of this row changes nothing, which is told once: when it is found out, or when it is tried."""
-        if work.told:
-            return
-        work.told = True
-        log.warning(
-            "queue %s: row %r: LeaseLost: it was given back or its lease ended before its settlement, which changes "
-            "nothing; it is delivered again",
-            self._queue,
-            work.delivery.claim.id,
-        )
-        self._notices.tell("lease_lost", work.delivery)

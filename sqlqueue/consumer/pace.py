@@ -28,6 +28,7 @@ class Pace:
 
     poll: float
     _next: float = float("-inf")
+    _not_before: float = float("-inf")
     _soon: float = SOON
     _backoff: float = 0.0
     _woken: bool = False
@@ -39,7 +40,16 @@ class Pace:
         following = self._next
         if self._dues and not self._backoff:
             following = min(following, self._dues[0])
+        following = max(following, self._not_before)
         return None if following == float("inf") else max(0.0, following - now)
+
+    def pause(self, now: float, seconds: float) -> None:
+        """No look for so long, whatever wakes: a row that asked to wait is due at once, for nothing can hide it."""
+        self._not_before = max(self._not_before, now + seconds)
+
+    def held_back(self, now: float) -> bool:
+        """Whether no look may come now, although there may be rows."""
+        return self._not_before > now or (self._backoff > 0.0 and self._next > now)
 
     def wake(self, now: float) -> None:
         """Somebody wrote: look now, unless trouble says to wait."""

@@ -7,10 +7,10 @@ nothing waits for a timer when idle. All that the thread decides on is its own; 
 
 import random
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from time import monotonic
 
 from sqlqueue.consumer.database import Database
+from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
 from sqlqueue.consumer.handlers import Finished, Runner, Work
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.inbox import Inbox
@@ -23,9 +23,6 @@ from sqlqueue.consumer.refusals import Singly
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Trouble
 from sqlqueue.strategies.base import Claim, Turned
-
-#: Seconds between two questions whether the failed row that a key waits for was settled elsewhere.
-FREE_KEYS = 1.0
 
 
 class Pump:
@@ -47,7 +44,7 @@ class Pump:
         self._pace, self._keeper, self._notices, self._certain = pace, keeper, notices, certain
         self._inbox: Inbox[Finished] = Inbox()
         self._looked = -1
-        self._freed = float("-inf")
+        self._freeing = Freeing(hands, pace)
         self._stopping = self._giving_up = False
         self.ledger = Ledger(queue, hands, notices)
         self.outage = Outage(queue)
@@ -64,7 +61,7 @@ class Pump:
     def finish(self, finished: Finished) -> None:
         """Take a finished delivery to be settled; one that comes after the end is told that it is late."""
         if not self._inbox.put(finished):
-            self.ledger.late(finished.work)
+            self.ledger.report.late(finished.work)
 
     def stop(self) -> None:
         """Claim no more; what was claimed and not started goes back, what is in work is waited for."""
@@ -155,7 +152,7 @@ class Pump:
         wakes = self._inbox.wakes
         if limit:
             self._pace.begin(now)
-            self._free_keys()
+            self._freeing.free(now, self._database.now(), self._database.unfinished)
         turned = self._settle_and_claim(limit)
         if turned is None:
             return
@@ -203,24 +200,11 @@ class Pump:
             self._notices.tell("claimed", work.delivery)
             self._hands.take(work)
 
-    def _free_keys(self) -> None:
-        """Keys that wait for a failed row which has not come back to us go on if it was settled elsewhere."""
-        now = monotonic()
-        if now < self._freed + FREE_KEYS:
-            return
-        overdue = self._hands.overdue(self._database.now() - timedelta(seconds=FREE_KEYS))
-        self._freed = now if overdue else self._freed
-        for key, id in overdue:
-            if self._database.unfinished(id):
-                self._pace.due(now, FREE_KEYS)
-            else:
-                self._hands.unblock(key)
-
     def _after_look(self, short: bool, wakes: int) -> None:
         if not short:
             self._pace.full(monotonic())
             return
-        ahead, due_in = self._database.look_ahead()
+        ahead, due_in = self._database.look_ahead(self._hands.pass_over())
         self._pace.short(monotonic(), due_in=due_in, hidden=ahead.hidden, certain=self._certain())
         if self._pace.wait(monotonic()) != 0.0:  # not where a row of this very turn is due again
             self._looked = wakes

@@ -1,12 +1,19 @@
 """Wake: what a queue that has nothing to claim waits for. Every part is served by the claim's own index."""
 
+from collections.abc import Callable, Sequence
+
+from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
+from sqlqueue.dialect import Row
+from sqlqueue.moments import readable
 from sqlqueue.sql import Statement, fill
+from sqlqueue.strategies.base import Ahead
 from sqlqueue.strategies.levels import by_level, has_levels, in_levels, with_levels
+from sqlqueue.strategies.waiting import claimable
 from sqlqueue.words import Words, every
 
 LOOK_AHEAD = """
-SELECT {due} AS due, {hidden} AS hidden, {passed_over} AS passed_over
+SELECT {due} AS due, {hidden} AS hidden, {passed_over} AS passed_over, {now} AS now
 """
 
 # When the next row falls due by `retry_after`. The first of each range of the index, for `min` would read all of a
@@ -49,7 +56,7 @@ FIRST = """
 SELECT {id} AS id FROM {table}
 WHERE {condition}
 ORDER BY {claim_order}
-LIMIT 1
+LIMIT 1{beyond}
 """
 
 ANY = """
@@ -59,21 +66,45 @@ ANY = """
 """
 
 
-def look_ahead(words: Words, *, free: str) -> Statement:
-    """A row of three: when the next row falls due or NULL, whether unfinished rows are left, whether one is due
-    that a claim passed over. `free`: the strategy's condition for rows in nobody's hands."""
+def look_ahead(words: Words, *, free: Sequence[str], own_shown: bool = False) -> Statement:
+    """A row for `reader`: when the next row falls due or NULL, whether unfinished rows are left, whether one is due
+    that a claim passed over. `free`: the strategy's conditions for rows in nobody's hands. `own_shown`: the rows in
+    this consumer's hands meet them as well; there are `:held`."""
     capabilities = words.dialect.capabilities
+    beyond = " OFFSET :held" if own_shown else ""
     return words.statement(
         "look ahead",
         LOOK_AHEAD,
-        width=3,
+        width=4,
         writes=False,
         due=_due(words) if words.spec.has(Role.RETRY_AFTER) else "NULL",
         # Where commits may escape the waker the queue is polled in any case.
-        hidden=_any(words, words.unfinished()) if capabilities.watches else "TRUE",
+        hidden=_any(words, words.unfinished(), "") if capabilities.watches else "TRUE",
         # Without row locks nothing is passed over.
-        passed_over=_any(words, [*_waiting(words), free]) if capabilities.row_locks else "FALSE",
+        passed_over=_any(words, [*claimable(words), *free], beyond) if capabilities.row_locks else "FALSE",
+        now=words.now(Role.RETRY_AFTER) if _by_database(words) else "NULL",
     )
+
+
+def reader(words: Words) -> Callable[[Sequence[Row]], Ahead]:
+    """Reads what a look ahead returned."""
+    decode = words.decoder(Role.RETRY_AFTER)
+    by_database = _by_database(words)
+
+    def read(rows: Sequence[Row]) -> Ahead:
+        ((due, hidden, passed_over, now),) = rows
+        return Ahead(
+            due=readable(decode, due),
+            hidden=bool(hidden),
+            passed_over=bool(passed_over),
+            now=readable(decode, now) if by_database else None,
+        )
+
+    return read
+
+
+def _by_database(words: Words) -> bool:
+    return isinstance(words.spec.clock, DatabaseClock) and words.spec.has(Role.RETRY_AFTER)
 
 
 def _due(words: Words) -> str:
@@ -101,15 +132,7 @@ def _range(words: Words, value: str, condition: str, moment: str, number: str) -
     return fill(AHEAD_BY_LEVEL, {"levels": with_levels(words, fill(FIRST_OF_LEVEL, fragments)), "number": number})
 
 
-def _waiting(words: Words) -> list[str]:
-    spec = words.spec.role(Role.RETRY_AFTER)
-    if spec is None:
-        return words.unfinished()
-    due = words.dialect.due(words.moment(Role.RETRY_AFTER), spec, words.now(Role.RETRY_AFTER))
-    return [*words.unfinished(), f"({' OR '.join(due)})" if len(due) > 1 else due[0]]
-
-
-def _any(words: Words, conditions: list[str]) -> str:
+def _any(words: Words, conditions: list[str], beyond: str) -> str:
     levels = has_levels(words)
     first = fill(
         FIRST,
@@ -118,6 +141,7 @@ def _any(words: Words, conditions: list[str]) -> str:
             "table": words.dialect.table(words.spec),
             "condition": every([*conditions, *([in_levels(words)] if levels else [])]),
             "claim_order": ", ".join(words.order()[1:] if levels else words.order()),
+            "beyond": beyond,
         },
     )
     return fill(ANY, {"first": by_level(words, first, 1) if levels else first})

@@ -3,25 +3,30 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import attrs
 
 from sqlqueue.dialect import Connection, Row
 from sqlqueue.sql import Statement
 
+#: The connections that a strategy works on.
+C = TypeVar("C", contravariant=True)
+
 
 @attrs.define(eq=False)
 class Claim:
-    """A row in work. `id` and `token` are as the driver binds them; an extension moves `token` and `expires`.
+    """A row in work. `id` and `token` are as the driver binds them.
 
-    `attempt` counts deliveries begun, this one included; None where the table does not count. `row` holds the
-    values of the columns that the strategy was asked to read.
+    `token`: what holds the row; a lease's expiry, which an extension moves together with `expires`, or an advisory
+    lock's key; None under a row lock. `expires`: when the lease ends, None without one. `attempt` counts deliveries
+    begun, this one included; None where the table does not count. `row` holds the values of the columns that the
+    strategy was asked to read.
     """
 
     id: Any
     token: Any
-    expires: datetime
+    expires: datetime | None
     attempt: int | None
     row: Row
 
@@ -63,11 +68,13 @@ RELEASE = Settlement(Move.RELEASE)
 @attrs.frozen
 class Turned:
     """What a turn did: new claims in claim order, and the claims whose settlement changed nothing because the
-    row belongs to somebody else now (`lost`) or is not there any more (`gone`)."""
+    row belongs to somebody else now (`lost`) or is not there any more (`gone`). `failed`: why its claim did, after the
+    settlement had been committed."""
 
     claims: Sequence[Claim] = ()
     lost: Sequence[Claim] = ()
     gone: Sequence[Claim] = ()
+    failed: BaseException | None = None
 
 
 @attrs.frozen
@@ -76,43 +83,39 @@ class Ahead:
 
     `due`: when the next hidden row falls due, as far as the table can tell. `hidden`: whether there are
     unfinished rows at all; where there are none, only a commit can bring work. `passed_over`: whether a row is due
-    that the claim did not take, because somebody else has it locked or it was committed just now.
+    that the claim did not take, because somebody else has it locked or it was committed just now. `now`: the
+    database's own, where rows are due by it.
     """
 
     due: datetime | None = None
     hidden: bool = True
     passed_over: bool = False
+    now: datetime | None = None
 
 
-class Strategy(Protocol):
+class Strategy(Protocol[C]):
     """How rows are held while they are in work. Everything that a consumer does to rows goes through here."""
-
-    #: Whether a delivery keeps its connection until it is settled (seats), or none is held (pump).
-    holds_connection: bool
 
     def turn(
         self,
-        connection: Connection,
+        connection: C,
         settlements: Sequence[tuple[Claim, Settlement]],
         limit: int,
         now: datetime,
         pass_over: PassOver = NOBODY,
     ) -> Turned:
-        """Settle what is finished and claim up to `limit` rows, in one transaction and one round trip.
+        """Settle what is finished and claim up to `limit` rows, in one round trip.
 
+        Where a delivery holds its connection, `connection` is the one that the rows to be settled were claimed on.
         Only a strategy made for order by key heeds `pass_over`.
         """
         ...
 
-    def extend(self, connection: Connection, claims: Sequence[Claim], now: datetime) -> Sequence[Claim]:
-        """Keep rows held for a further lease from `now`; the claims that were lost."""
+    def look_ahead(self, connection: C, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
+        """What a queue with nothing to claim waits for; `held` rows are in this consumer's hands."""
         ...
 
-    def look_ahead(self, connection: Connection, now: datetime) -> Ahead:
-        """What a queue with nothing to claim waits for."""
-        ...
-
-    def unfinished(self, connection: Connection, id: Any) -> bool:
+    def unfinished(self, connection: C, id: Any) -> bool:
         """Whether the row is still to be worked off, here or elsewhere."""
         ...
 
@@ -123,4 +126,27 @@ class Strategy(Protocol):
     @property
     def claim(self) -> Statement:
         """The statement whose order an index should serve."""
+        ...
+
+
+class Leased(Strategy[Connection], Protocol):
+    """Deliveries hold no connection: the pump settles them and keeps their leases."""
+
+    def extend(self, connection: Connection, claims: Sequence[Claim], now: datetime) -> Sequence[Claim]:
+        """Keep rows held for a further lease from `now`; the claims that were lost."""
+        ...
+
+
+class Seated(Strategy[Any], Protocol):
+    """Each delivery holds the connection that its row was claimed on until it is settled."""
+
+    #: Whether a turn settles and claims in one round trip; else it is asked for one of the two at a time.
+    one_trip: bool
+
+    def hold_again(self, connection: Any, claim: Claim) -> bool:
+        """After a settlement that failed: whether the row is, or could be, held again to be settled otherwise."""
+        ...
+
+    def let_go(self, connection: Any, claim: Claim) -> None:
+        """Hold the row no longer, which could not be settled: it returns to the queue as it is."""
         ...

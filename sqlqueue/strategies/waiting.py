@@ -58,15 +58,27 @@ def unless_passed_over(words: Words) -> str:
     return f"({name} IS NULL OR NOT {held} OR {dialect.any_of(spec.id, words.qualified(spec.id), 'passed_ids')})"
 
 
-def waiting(words: Words, most: int, *conditions: str) -> str:
-    """The first `most` rows, in claim order, that are due and meet the strategy's `conditions`."""
+def claimable(words: Words) -> list[str]:
+    """The conditions that a row is to be worked off, and due."""
+    spec = words.spec.role(Role.RETRY_AFTER)
+    if spec is None:
+        return words.unfinished()
+    due = words.dialect.due(words.moment(Role.RETRY_AFTER), spec, words.now(Role.RETRY_AFTER))
+    return [*words.unfinished(), f"({' OR '.join(due)})" if len(due) > 1 else due[0]]
+
+
+def waiting(words: Words, most: int, *conditions: str, locked: bool = True) -> str:
+    """The ids of the first `most` rows, in claim order, that are due and meet the strategy's `conditions`.
+
+    `locked`: where the database has row locks, they are locked and those that others have locked passed over.
+    """
     if not has_levels(words):
-        return _in_order(words, most, words.order(), conditions)
+        return _in_order(words, most, words.order(), conditions, locked)
     # Within a priority the order goes on by due time and id.
-    return by_level(words, _in_order(words, most, words.order()[1:], [in_levels(words), *conditions]), most)
+    return by_level(words, _in_order(words, most, words.order()[1:], [in_levels(words), *conditions], locked), most)
 
 
-def _in_order(words: Words, most: int, order: Sequence[str], conditions: Sequence[str]) -> str:
+def _in_order(words: Words, most: int, order: Sequence[str], conditions: Sequence[str], locked: bool) -> str:
     due_spec = words.spec.role(Role.RETRY_AFTER)
     ranges: tuple[str | None, ...] = (None,)
     if due_spec is not None:
@@ -83,7 +95,7 @@ def _in_order(words: Words, most: int, order: Sequence[str], conditions: Sequenc
                 "claimable": every([*words.unfinished(), *([condition] if condition else []), *conditions]),
                 "claim_order": ", ".join(order),
                 "most": str(most),
-                "skip_locked": words.dialect.skip_locked,
+                "skip_locked": words.dialect.skip_locked if locked else "",
             },
         )
         for condition in ranges

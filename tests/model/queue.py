@@ -159,7 +159,7 @@ class Member:
         """
         now = self.table.now
         settled = [claim for claim, _ in settling]
-        if any(claim.expires <= now for claim in self.claims if claim not in settled):
+        if any(claim.expires and claim.expires <= now for claim in self.claims if claim not in settled):
             self.extend([claim for claim in self.claims if claim not in settled])
         with self.table.broker.pool.connection() as connection:
             turned = self.strategy.turn(connection, settling, limit, now)

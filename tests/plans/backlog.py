@@ -39,6 +39,13 @@ class Overheard:
     def insert_many(self, *_: Any, **__: Any) -> int:
         raise NotImplementedError
 
+    def close(self) -> None:
+        self.connection.close()
+
+    @property
+    def closed(self) -> bool:
+        return self.connection.closed
+
 
 def filled(broker: Broker, declared: type, clock: ManualClock) -> Queue:
     """The queue with its backlog; of two groups, where there are groups, and five priorities."""

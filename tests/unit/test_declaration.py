@@ -10,7 +10,17 @@ from uuid import UUID
 import attrs
 import pytest
 
-from sqlqueue import ColumnSpec, DatabaseClock, DeclarationError, HostClock, Role, TableSpec, column, table
+from sqlqueue import (
+    AdvisoryLock,
+    ColumnSpec,
+    DatabaseClock,
+    DeclarationError,
+    HostClock,
+    Role,
+    TableSpec,
+    column,
+    table,
+)
 from sqlqueue.spec import NULLABLE, ROLE_TYPES, spec_of
 
 ID = ColumnSpec(field="id", type=int, role=Role.ID)
@@ -188,7 +198,7 @@ def test_a_key_template_that_names_no_field_is_refused_with_the_fields_there_are
 
 @pytest.mark.parametrize("template", ["jobs-{id}", "{account}-{id}", "one for all"])
 def test_a_key_template_that_names_fields_or_none_is_taken(template: str) -> None:
-    assert declare(ColumnSpec(field="account"), advisory_lock=template).advisory_lock == template
+    assert declare(ColumnSpec(field="account"), advisory_lock=template).advisory_lock == AdvisoryLock(template)
 
 
 @pytest.mark.parametrize("level", ["snapshot", "", "READ UNCOMMITTED"])

@@ -87,6 +87,7 @@ class LeaseContract(Contract):
 
         @queue.handler(workers=1, prefetch=200)
         def work(message: Any, delivery: Delivery) -> None:
+            assert delivery.expires is not None
             claimed_at[delivery.id] = delivery.expires - timedelta(seconds=30)
 
         drain(broker)

@@ -37,13 +37,6 @@ FROM due
 WHERE "keyed_jobs"."id" = due.id
 RETURNING "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, "keyed_jobs"."attempt", "keyed_jobs"."due_at";
 
--- sqlqueue: extend
-UPDATE "keyed_jobs"
-SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "keyed_jobs"."id" = given.id AND "keyed_jobs"."locked_until" = given.token
-RETURNING "keyed_jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
@@ -58,9 +51,17 @@ SELECT (
     SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
     WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
       AND ("keyed_jobs"."locked_until" IS NULL OR "keyed_jobs"."locked_until" <= $2)
+      AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($3::text[]) OR "keyed_jobs"."id" = ANY($4::bigint[]))
     ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
     LIMIT 1
-) IS NOT NULL AS passed_over;
+) IS NOT NULL AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "keyed_jobs"
+SET "locked_until" = $1
+FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
+WHERE "keyed_jobs"."id" = given.id AND "keyed_jobs"."locked_until" = given.token
+RETURNING "keyed_jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "keyed_jobs"."id" FROM "keyed_jobs"

@@ -35,13 +35,6 @@ FROM due
 WHERE "counted_jobs"."id" = due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at";
 
--- sqlqueue: extend
-UPDATE "counted_jobs"
-SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
-RETURNING "counted_jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
@@ -58,7 +51,14 @@ SELECT (
       AND ("counted_jobs"."locked_until" IS NULL OR "counted_jobs"."locked_until" <= $2)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 1
-) IS NOT NULL AS passed_over;
+) IS NOT NULL AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "counted_jobs"
+SET "locked_until" = $1
+FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
+WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+RETURNING "counted_jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "counted_jobs"."id" FROM "counted_jobs"

@@ -46,13 +46,6 @@ FROM due
 WHERE "full_jobs"."id" = due.id
 RETURNING "full_jobs"."id", "full_jobs"."queue_name"::text, "full_jobs"."account"::text, "full_jobs"."headers", "full_jobs"."payload"::text, "full_jobs"."attempt", "full_jobs"."priority", "full_jobs"."due_at";
 
--- sqlqueue: extend
-UPDATE "full_jobs"
-SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
-RETURNING "full_jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
@@ -127,7 +120,14 @@ SELECT (
         LIMIT 1
     ) AS found
     LIMIT 1
-) IS NOT NULL AS passed_over;
+) IS NOT NULL AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "full_jobs"
+SET "locked_until" = $1
+FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
+WHERE "full_jobs"."id" = given.id AND "full_jobs"."locked_until" = given.token
+RETURNING "full_jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "full_jobs"."id" FROM "full_jobs"

@@ -33,20 +33,20 @@ FROM due
 WHERE "jobs"."id" = due.id
 RETURNING "jobs"."id", "jobs"."payload"::text;
 
--- sqlqueue: extend
-UPDATE "jobs"
-SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
-RETURNING "jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT NULL AS due, TRUE AS hidden, (
     SELECT "jobs"."id" AS id FROM "jobs"
     WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
     ORDER BY "jobs"."id"
     LIMIT 1
-) IS NOT NULL AS passed_over;
+) IS NOT NULL AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "jobs"
+SET "locked_until" = $1
+FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
+WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+RETURNING "jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "jobs"."id" FROM "jobs"

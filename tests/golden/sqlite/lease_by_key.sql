@@ -46,12 +46,6 @@ FROM due
 WHERE "keyed_jobs"."id" = due.id
 RETURNING "keyed_jobs"."id", "keyed_jobs"."account", "keyed_jobs"."payload", "keyed_jobs"."attempt", "keyed_jobs"."due_at";
 
--- sqlqueue: extend
-UPDATE "keyed_jobs"
-SET "locked_until" = ?1
-WHERE "keyed_jobs"."id" = ?2 AND "keyed_jobs"."locked_until" = ?3
-RETURNING "keyed_jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
@@ -95,7 +89,13 @@ SELECT (
     WHERE TRUE
     ORDER BY COALESCE("keyed_jobs"."due_at", ''), "keyed_jobs"."id"
     LIMIT 1
-) IS NOT NULL AS hidden, FALSE AS passed_over;
+) IS NOT NULL AS hidden, FALSE AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "keyed_jobs"
+SET "locked_until" = ?1
+WHERE "keyed_jobs"."id" = ?2 AND "keyed_jobs"."locked_until" = ?3
+RETURNING "keyed_jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "keyed_jobs"."id" FROM "keyed_jobs"

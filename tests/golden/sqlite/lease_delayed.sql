@@ -43,12 +43,6 @@ FROM due
 WHERE "counted_jobs"."id" = due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload", "counted_jobs"."attempt", "counted_jobs"."due_at";
 
--- sqlqueue: extend
-UPDATE "counted_jobs"
-SET "locked_until" = ?1
-WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
-RETURNING "counted_jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
@@ -92,7 +86,13 @@ SELECT (
     WHERE TRUE
     ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
     LIMIT 1
-) IS NOT NULL AS hidden, FALSE AS passed_over;
+) IS NOT NULL AS hidden, FALSE AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "counted_jobs"
+SET "locked_until" = ?1
+WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
+RETURNING "counted_jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "counted_jobs"."id" FROM "counted_jobs"

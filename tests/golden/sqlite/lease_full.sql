@@ -83,12 +83,6 @@ FROM due
 WHERE "full_jobs"."id" = due.id
 RETURNING "full_jobs"."id", "full_jobs"."queue_name", "full_jobs"."account", "full_jobs"."headers", "full_jobs"."payload", "full_jobs"."attempt", "full_jobs"."priority", "full_jobs"."due_at";
 
--- sqlqueue: extend
-UPDATE "full_jobs"
-SET "locked_until" = ?1
-WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
-RETURNING "full_jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
@@ -303,7 +297,13 @@ SELECT (
     )
     ORDER BY "full_jobs"."priority", COALESCE("full_jobs"."due_at", ''), "full_jobs"."id"
     LIMIT 1
-) IS NOT NULL AS hidden, FALSE AS passed_over;
+) IS NOT NULL AS hidden, FALSE AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "full_jobs"
+SET "locked_until" = ?1
+WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+RETURNING "full_jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "full_jobs"."id" FROM "full_jobs"

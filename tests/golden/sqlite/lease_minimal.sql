@@ -35,19 +35,19 @@ FROM due
 WHERE "jobs"."id" = due.id
 RETURNING "jobs"."id", "jobs"."payload";
 
--- sqlqueue: extend
-UPDATE "jobs"
-SET "locked_until" = ?1
-WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
-RETURNING "jobs"."id";
-
 -- sqlqueue: look ahead
 SELECT NULL AS due, (
     SELECT "jobs"."id" AS id FROM "jobs"
     WHERE TRUE
     ORDER BY "jobs"."id"
     LIMIT 1
-) IS NOT NULL AS hidden, FALSE AS passed_over;
+) IS NOT NULL AS hidden, FALSE AS passed_over, NULL AS now;
+
+-- sqlqueue: extend
+UPDATE "jobs"
+SET "locked_until" = ?1
+WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+RETURNING "jobs"."id";
 
 -- sqlqueue: is it gone
 SELECT "jobs"."id" FROM "jobs"

@@ -1,0 +1,73 @@
+"""Which strategy a queue's declaration asks for, and whether its database serves it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlqueue.column import Role
+from sqlqueue.dialect import ColumnFacts, Dialect, Pool
+from sqlqueue.errors import Unsupported
+from sqlqueue.handler import Handler
+from sqlqueue.queue import Queue
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.strategies.advisory import Advisory
+from sqlqueue.strategies.base import Seated
+from sqlqueue.strategies.by_function import ByFunction
+from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.words import Words
+
+
+def check_served(dialect: Dialect, spec: TableSpec) -> None:
+    """Raise `Unsupported` for a declaration that this database does not serve."""
+    where = f"table {spec.full_name!r} in {dialect.source}"
+    if spec.fifo:
+        raise Unsupported(f"{where}: FIFO order over all instances is not served yet; leave out fifo=True")
+    if spec.has(Role.LEASE) or spec.advisory_lock is not None or dialect.capabilities.row_locks:
+        return
+    raise Unsupported(
+        f"{where}: the database has no row locks to hold a row by; add a lease column "
+        "(locked_until: datetime | None = column.lease()), or hold rows by locks on a key: @table(…, "
+        f"advisory_lock='{spec.name}-{{{spec.id.field}}}')"
+    )
+
+
+def lease_for(
+    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], facts: Mapping[str, ColumnFacts], *, most: int
+) -> Lease:
+    """The lease strategy, for the pump."""
+    lease = queue.spec.role(Role.LEASE)
+    assert lease is not None
+    return Lease(
+        words_of(queue),
+        columns=columns,
+        seconds=handler.lease,
+        most=most,
+        cap=handler.max_attempts,
+        group=queue.group,
+        precision=facts[lease.name].precision,
+        by_key=handler.by_key,
+    )
+
+
+def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool) -> Seated:
+    """The strategy of a queue whose deliveries hold their connection."""
+    words, lock = words_of(queue), queue.spec.advisory_lock
+    common: dict[str, Any] = {
+        "columns": columns,
+        "cap": handler.max_attempts,
+        "group": queue.group,
+        "by_key": handler.by_key,
+    }
+    if lock is None:
+        return RowLock(words, most=1, **common)
+    if lock.lock is not None and lock.unlock is not None:
+        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, **common)
+    locks = pool.key_locks
+    if locks is None:
+        return Advisory(words, **common)
+    locks.open()
+    return ByFunction(words, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common)
+
+
+def words_of(queue: Queue) -> Words:
+    return Words(queue.broker.dialect, queue.spec, grouped=queue.group is not None)

@@ -1,0 +1,140 @@
+"""One worker's seat: a connection, the row that it holds, and its turns."""
+
+import logging
+from contextlib import nullcontext
+from threading import Event
+from typing import TYPE_CHECKING
+
+import attrs
+
+from sqlqueue.consumer.handlers import Finished, Work
+from sqlqueue.consumer.turning import OnStop
+from sqlqueue.delivery import Delivery
+from sqlqueue.dialect import Connection, Trouble
+from sqlqueue.settling import Verdict, decide
+from sqlqueue.strategies.base import NOBODY, RELEASE
+
+if TYPE_CHECKING:
+    from sqlqueue.consumer.seats import Seats
+
+log = logging.getLogger("sqlqueue")
+
+#: Tries of a settlement that trying again may mend, and the pause in seconds after the first, which doubles.
+TRIES, FIRST_PAUSE = 6, 0.05
+
+
+#: Nobody sets it: its wait is a pause.
+_NEVER = Event()
+
+
+@attrs.define(eq=False)
+class Seat:
+    """Works a queue off, one row at a time. `unsettled`: the row whose settlement is not known to be done."""
+
+    seats: "Seats"
+    on_stop: OnStop
+    unsettled: Finished | None = None
+
+    def sit(self, connection: Connection) -> None:
+        """Claim and handle on this connection until nothing is found, or it is wanted elsewhere."""
+        work = self._look(connection)
+        while work is not None:
+            finished = self.seats.shared.runner.run(work)
+            if finished.stop is not None:
+                self.on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
+            if not self.seats.take_back(work):
+                return
+            work = self._settle_and_look(connection, finished)
+
+    def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
+        seats, shared = self.seats, self.seats.shared
+        together = shared.strategy.one_trip and not shared.one_at_a_time
+        look = seats.may_go_on()
+        work = self._settle(connection, finished, look=look and together)
+        if look and not together and not connection.closed:
+            return self._look(connection)
+        if work is None and not look:
+            seats.more()
+        return work
+
+    def _look(self, connection: Connection) -> Work | None:
+        seats, shared = self.seats, self.seats.shared
+        with seats.turnstile if shared.one_at_a_time else nullcontext():
+            seats.free_keys(lambda id: shared.strategy.unfinished(connection, id))
+            return self._turn(connection, None, look=True)
+
+    def _turn(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
+        """Settle, claim, or both, in one round trip; the row claimed."""
+        seats, shared = self.seats, self.seats.shared
+        wakes, pass_over = seats.begin_look() if look else (0, NOBODY)
+        settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []
+        turned = shared.strategy.turn(connection, settlements, int(look), shared.now(), pass_over)
+        if finished is not None:
+            self.unsettled = None
+            seats.settled(finished, gone=bool(turned.gone))
+        if turned.failed is not None:
+            raise turned.failed
+        if not look or connection.closed:
+            return None
+        if turned.claims:
+            (claim,) = turned.claims
+            work = Work(Delivery(shared.queue, claim), shared.runner.reader.raw_key(claim.row))
+            seats.found(work, connection, self)
+            return work
+        ahead = shared.strategy.look_ahead(connection, shared.now(), pass_over, seats.held_unseen)
+        seats.found_nothing(ahead, wakes)
+        return None
+
+    def _settle(self, connection: Connection, finished: Finished, *, look: bool) -> Work | None:
+        """Settle the row, and claim the next where asked; a settlement that is refused is made otherwise."""
+        self.unsettled = finished
+        try:
+            return self._turn(connection, finished, look=look)
+        except Exception as error:  # sorted by what the dialect makes of it
+            if self.unsettled is None:
+                raise
+            self._settle_otherwise(connection, finished, error)
+            return None
+
+    def _settle_otherwise(self, connection: Connection, one: Finished, error: Exception) -> None:
+        """Settle a row again whose settlement failed with `error`, while it is held; else it returns by itself.
+
+        What may pass is tried again. A refusal is a failure of the row: its policy says where it goes.
+        """
+        shared, claim = self.seats.shared, one.work.delivery.claim
+        refused = False
+        for number in range(TRIES):
+            trouble = shared.classify(error)
+            if trouble in (Trouble.LOST, Trouble.CLOSED) or not shared.strategy.hold_again(connection, claim):
+                break
+            if trouble is Trouble.PERMANENT:
+                kind = one.verdict.kind
+                log.error("queue %s: row %r: it could not be %s", shared.queue, claim.id, kind, exc_info=error)
+                if refused:
+                    break
+                refused = True
+                verdict = decide(shared.runner.rules, one.work.delivery.attempt, error, shared.now())
+                one = attrs.evolve(one, verdict=verdict)
+            else:
+                _NEVER.wait(FIRST_PAUSE * 2**number)
+            try:
+                self._turn(connection, one, look=False)
+                return
+            except Exception as further:  # noqa: BLE001 - sorted above, in the next round
+                error = further
+        self.abandon(one.work, connection)
+        raise error
+
+    def abandon(self, work: Work, connection: Connection) -> None:
+        """Hold a row no longer that cannot be settled."""
+        self.seats.lose(work)
+        self.seats.shared.strategy.let_go(connection, work.delivery.claim)
+
+    def give_back(self, work: Work, connection: Connection) -> None:
+        """Give back a row whose handler is still at work: what that does comes too late."""
+        work.delivery.lose()
+        try:
+            self._turn(connection, Finished(work, Verdict(RELEASE, "released")), look=False)
+        except Exception:  # its connection may be lost, or in the handler's hands
+            log.exception("queue %s: row %r could not be given back", self.seats.shared.queue, work.delivery.claim.id)
+            self.abandon(work, connection)

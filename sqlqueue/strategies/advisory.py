@@ -1,0 +1,231 @@
+"""Advisory lock: a lock on each row's key holds the row, in the session of the connection that serves the delivery.
+
+No transaction stays open while the handler runs. Rows that share a key run one at a time, on every instance. A claim
+finds candidates in claim order whose keys nobody holds, takes a key's lock without waiting, and then takes the row
+while it is still claimable, counting the attempt. The settlement commits by itself; then the lock is released.
+
+Here the locks are the database's own; `by_function` does the same with locks that others keep.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from sqlqueue.connection import AfterCommit, Session
+from sqlqueue.dialect import Row
+from sqlqueue.spec import ColumnSpec
+from sqlqueue.sql import COMMIT, Begin, Call, Statement, Step, fill
+from sqlqueue.statements import by_advisory_lock, unfinished
+from sqlqueue.strategies.ahead import reader
+from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
+from sqlqueue.strategies.binding import Binding
+from sqlqueue.strategies.reading import Reading
+from sqlqueue.strategies.scan import InOrder, Look
+from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.taking import take
+from sqlqueue.strategies.waiting import unless_passed_over
+from sqlqueue.words import Words
+
+log = logging.getLogger("sqlqueue")
+
+# A key is locked and its row then taken, all in one statement: `taken` reads the row anew, so that one which was worked
+# off between this statement's beginning and its lock is not taken. The key's number comes back in any case, for then
+# its lock must be released. No more locks are taken than asked for: the server tries candidates until it has them.
+CLAIM = """
+WITH held AS MATERIALIZED (
+    {locked_numbers}
+),
+candidates AS MATERIALIZED (
+    SELECT {id} AS id, {number} AS number FROM {table}
+    JOIN (
+        {waiting}
+    ) AS waiting ON {id} = waiting.id
+    ORDER BY {claim_order}
+),
+locked AS MATERIALIZED (
+    SELECT id, number FROM candidates
+    WHERE {try_lock}
+    LIMIT :limit
+),
+taken({names}) AS (
+    {taken}
+)
+SELECT {taken_names}, locked.number FROM {relaxed}
+CROSS JOIN locked
+LEFT JOIN taken ON TRUE
+"""
+
+NOT_HELD = "{number} NOT IN (SELECT number FROM held)"
+NOT_HELD_NOW = "{number} NOT IN ({locked_numbers})"
+
+UNLOCK = """
+SELECT {unlock} AS unlocked
+"""
+
+#: Candidates of one claim: others may lock some between the statement's beginning and its own try.
+CANDIDATES = 32
+
+#: Looks for another row where one was worked off before its lock was taken.
+TRIES = 10
+
+
+def _take(words: Words, reading: Reading, capped: bool, number: str, name: str, rows: str) -> Statement:
+    dialect = words.dialect
+    names = [f"c{place}" for place in range(reading.width)]
+    return words.statement(
+        name,
+        CLAIM,
+        width=reading.width + 1,
+        locked_numbers=dialect.locked_numbers,
+        number=number,
+        waiting=rows,
+        claim_order=", ".join(words.order()),
+        try_lock=dialect.try_lock("number"),
+        names=", ".join(names),
+        taken=take(words, reading, capped=capped, candidate="(SELECT locked.id FROM locked)"),
+        taken_names=", ".join(f"taken.{name}" for name in names),
+        relaxed=dialect.relaxed,
+    )
+
+
+class Advisory:
+    """The advisory-lock strategy of one queue, with the locks of the database's sessions.
+
+    `columns` are what the handler reads of a row, `cap` the attempts after which a row is spent (None: no cap),
+    `by_key` whether claims pass keys over. It claims one row at a time. A claim's token is its lock's number.
+    """
+
+    one_trip = True
+
+    def __init__(
+        self,
+        words: Words,
+        *,
+        columns: Sequence[ColumnSpec],
+        cap: int | None = None,
+        group: str | None = None,
+        by_key: bool = False,
+    ) -> None:
+        dialect = words.dialect
+        self._name = words.spec.full_name
+        self._reading = Reading(words, columns)
+        self._group = group
+        number = dialect.number_of(words.lock_key())
+        passing = [unless_passed_over(words)] if by_key else []
+        self._scan = InOrder(
+            words,
+            self._reading,
+            partial(_take, words, self._reading, cap is not None, number),
+            "claim by advisory lock",
+            most=CANDIDATES,
+            free=[fill(NOT_HELD, {"number": number}), *passing],
+            free_now=[
+                fill(NOT_HELD_NOW, {"number": number, "locked_numbers": dialect.locked_numbers}),
+                *passing,
+            ],
+            locked=False,
+        )
+        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap)
+        self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
+        self._unlock = words.statement("unlock", UNLOCK, width=1, unlock=dialect.unlock(":number"))
+        self._unfinished = unfinished(words)
+        self._read_ahead = reader(words)
+
+    @property
+    def claim(self) -> Statement:
+        return self._scan.claim
+
+    def statements(self) -> Sequence[Statement]:
+        return [*self._scan.statements(), self._unlock, self._unfinished, *self._settling.statements()]
+
+    def turn(
+        self,
+        connection: Session,
+        settlements: Sequence[tuple[Claim, Settlement]],
+        limit: int,
+        now: datetime,
+        pass_over: PassOver = NOBODY,
+    ) -> Turned:
+        """The rows to be settled are those whose locks `connection` holds. `limit` is 0 or 1."""
+        values = self._binding.values(now, pass_over)
+        settling = self._settling.calls(settlements, values, now)
+        for claim, settlement in settlements:
+            if settlement.move is Move.RETRY:
+                self._scan.again(claim)
+        steps: list[Step] = [Begin(), *(call for call, _ in settling), COMMIT] if settling else []
+        unlocking = [self._release(claim) for claim, _ in settlements]
+        look = self._scan.look(values, 1, now) if limit else None
+        steps += [*unlocking, *(look.calls if look else ())]
+        try:
+            results = self._send(connection, steps, settles=bool(settling))
+        except AfterCommit as after:
+            connection.close()  # whatever it locked
+            return self._told((), settling, after.results, failed=after.__cause__)
+        released = results[len(settling) : len(settling) + len(unlocking)]
+        if not all(row[0] for rows in released for row in rows):
+            # Nobody knows what it holds; with its session all of it ends.
+            log.warning("queue %s: an advisory lock was not released; its connection is closed", self._name)
+            connection.close()
+            return self._told((), settling, results)
+        claims = self._found(connection, look, results[len(settling) + len(unlocking) :], now) if look else ()
+        return self._told(claims, settling, results)
+
+    @staticmethod
+    def _send(connection: Session, steps: Sequence[Step], *, settles: bool) -> list[list[Row]]:
+        """A claim that fails may have locked a key all the same; a settlement that fails still holds its own."""
+        done = False
+        try:
+            results = connection.send(steps) if steps else []
+            done = True
+        finally:
+            if not done and not settles:
+                connection.close()
+        return results
+
+    def _found(self, connection: Session, look: Look, results: Sequence[Sequence[Row]], now: datetime) -> list[Claim]:
+        """The claim that the looks find, until one is found or the queue is at its end."""
+        for _ in range(TRIES):
+            rows = results[-1]
+            if rows and rows[0][self._reading.id_at] is not None:
+                self._scan.claimed(rows, look, now)
+                return self._reading.claims(rows, token=rows[0][-1])
+            further = look if rows else self._scan.further(look, results)
+            if further is None:
+                self._scan.claimed((), look, now)
+                return []
+            look = further
+            # One that was worked off before its lock was taken is let go.
+            vain = [Call(self._unlock, {"number": row[-1]}) for row in rows]
+            results = self._send(connection, [*vain, *look.calls], settles=False)[len(vain) :]
+        if results[-1]:
+            connection.close()
+        return []
+
+    def _release(self, claim: Claim) -> Call:
+        return Call(self._unlock, {"number": claim.token})
+
+    @staticmethod
+    def _told(
+        claims: Sequence[Claim],
+        settling: Sequence[tuple[Call, list[Claim]]],
+        results: Sequence[Sequence[Row]],
+        failed: BaseException | None = None,
+    ) -> Turned:
+        gone = [claim for (_, held), done in zip(settling, results, strict=False) for claim in missing(held, done)]
+        return Turned(claims=claims, gone=gone, failed=failed)
+
+    def hold_again(self, connection: Session, claim: Claim) -> bool:
+        """The lock outlives a transaction that failed."""
+        connection.roll_back()
+        return not connection.closed
+
+    def let_go(self, connection: Session, claim: Claim) -> None:
+        connection.close()
+
+    def look_ahead(self, connection: Session, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
+        (rows,) = connection.run([Call(self._scan.ahead, self._binding.values(now, pass_over))])
+        return self._read_ahead(rows)
+
+    def unfinished(self, connection: Session, id: object) -> bool:
+        return bool(connection.run([Call(self._unfinished, {"id": id, "group": self._group})])[0])

@@ -1,0 +1,194 @@
+"""Advisory locks that others keep: the dialect's own, where sessions have none, or functions of the user's.
+
+What they hold the database cannot see, so a claim reads candidates with their keys, tries them one by one and reads on,
+further each time and without the keys that it has tried, until it has a row: held keys hide nobody.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+from sqlqueue.connection import Connection
+from sqlqueue.dialect import Row
+from sqlqueue.locks import LockFunction
+from sqlqueue.spec import ColumnSpec
+from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.statements import by_advisory_lock, unfinished
+from sqlqueue.strategies.ahead import look_ahead, reader
+from sqlqueue.strategies.base import NOBODY, Ahead, Claim, PassOver, Settlement, Turned
+from sqlqueue.strategies.binding import Binding
+from sqlqueue.strategies.reading import Reading
+from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.taking import take
+from sqlqueue.strategies.waiting import unless_passed_over, waiting
+from sqlqueue.words import Words
+
+log = logging.getLogger("sqlqueue")
+
+CANDIDATES = """
+SELECT {id}, {key} AS key FROM {table}
+JOIN (
+    {waiting}
+) AS waiting ON {id} = waiting.id
+ORDER BY {claim_order}
+LIMIT :limit
+"""
+
+#: Candidates of a claim's first look, how many times more each further one reads, and how many at most.
+FIRST_LOOK, GROWTH, LONGEST_LOOK = 16, 4, 1024
+
+#: How a key is given to a statement.
+KEY = ColumnSpec(field="lock_key", type=str)
+
+
+class ByFunction:
+    """The advisory-lock strategy of one queue, with `lock` and `unlock` as functions of the driver's connection and a
+    key.
+
+    `columns` are what the handler reads of a row, `cap` the attempts after which a row is spent (None: no cap),
+    `by_key` whether claims pass keys over. It claims one row at a time. A claim's token is its key.
+    """
+
+    one_trip = False
+
+    def __init__(
+        self,
+        words: Words,
+        *,
+        lock: LockFunction,
+        unlock: LockFunction,
+        columns: Sequence[ColumnSpec],
+        cap: int | None = None,
+        group: str | None = None,
+        by_key: bool = False,
+    ) -> None:
+        self._lock, self._unlock = lock, unlock
+        self._reading = Reading(words, columns)
+        self._group = group
+        key = words.lock_key()
+        free = [fill("NOT {held}", {"held": words.dialect.any_of(KEY, key, "tried_keys")})]
+        free += [unless_passed_over(words)] if by_key else []
+        self.claim = words.statement(
+            "find by advisory lock",
+            CANDIDATES,
+            width=2,
+            writes=False,
+            key=key,
+            waiting=waiting(words, LONGEST_LOOK, *free, locked=False),
+            claim_order=", ".join(words.order()),
+        )
+        self._take = words.statement(
+            "take by advisory lock",
+            "{take}",
+            width=self._reading.width,
+            take=take(words, self._reading, capped=cap is not None, candidate=":id"),
+        )
+        self._ahead = look_ahead(words, free=free)
+        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap)
+        self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
+        self._encode_list = words.dialect.list_encoder() or list
+        self._unfinished = unfinished(words)
+        self._read_ahead = reader(words)
+        self._held: set[str] = set()
+        self._changing = Lock()
+
+    def statements(self) -> Sequence[Statement]:
+        return [self.claim, self._take, self._ahead, self._unfinished, *self._settling.statements()]
+
+    def turn(
+        self,
+        connection: Connection,
+        settlements: Sequence[tuple[Claim, Settlement]],
+        limit: int,
+        now: datetime,
+        pass_over: PassOver = NOBODY,
+    ) -> Turned:
+        """The rows to be settled are those that `connection` serves. `limit` is 0 or 1."""
+        values = self._binding.values(now, pass_over)
+        settling = self._settling.calls(settlements, values, now)
+        results = connection.run([call for call, _ in settling]) if settling else []
+        gone = [claim for (_, held), done in zip(settling, results, strict=True) for claim in missing(held, done)]
+        for claim, _ in settlements:
+            self._let_go(connection, claim.token)
+        found = self._find(connection, values) if limit and not connection.closed else None
+        return Turned(claims=[] if found is None else [found], gone=gone)
+
+    def _find(self, connection: Connection, values: dict[str, Any]) -> Claim | None:
+        tried: set[str] = set()
+        most = FIRST_LOOK
+        while True:
+            candidates = self._candidates(connection, values, tried, most)
+            for id, key in candidates:
+                if key in tried:
+                    continue
+                tried.add(key)
+                if not self._hold(connection, key):
+                    continue
+                rows = self._taken(connection, key, {**values, "id": id})
+                if rows:
+                    return self._reading.claims(rows, token=key)[0]
+            if len(candidates) < most:
+                return None
+            most = min(most * GROWTH, LONGEST_LOOK)
+
+    def _candidates(self, connection: Connection, values: dict[str, Any], tried: set[str], most: int) -> Sequence[Row]:
+        with self._changing:  # decided: which keys this consumer holds
+            keys = [*tried, *self._held]
+        bound = {**values, "tried_keys": self._encode_list(keys), "limit": most}
+        return connection.run([Call(self.claim, bound)])[0]
+
+    def _taken(self, connection: Connection, key: str, values: dict[str, Any]) -> Sequence[Row]:
+        """The row, taken under its lock; else the lock is let go."""
+        rows: Sequence[Row] = ()
+        try:
+            rows = connection.run([Call(self._take, values)], durable=False)[0]
+        finally:
+            if not rows:
+                self._let_go(connection, key)
+        return rows
+
+    def _hold(self, connection: Connection, key: str) -> bool:
+        with self._changing:  # decided: who of this consumer tries the key
+            if key in self._held:
+                return False
+            self._held.add(key)
+        taken = False
+        try:
+            taken = bool(self._lock(connection.driver, key))
+        finally:
+            if not taken:
+                with self._changing:  # decided: it is nobody's here
+                    self._held.discard(key)
+        return taken
+
+    def _let_go(self, connection: Connection, key: str) -> None:
+        """Release a key's lock. Where that is not confirmed the connection is closed, and with it what its session
+        holds."""
+        released = False
+        try:
+            released = bool(self._unlock(connection.driver, key))
+        finally:
+            with self._changing:  # decided: others of this consumer may try it
+                self._held.discard(key)
+            if not released:
+                log.warning("an advisory lock on %r was not released; its connection is closed", key)
+                connection.close()
+
+    def hold_again(self, connection: Connection, claim: Claim) -> bool:
+        """The lock outlives a transaction that failed."""
+        return not connection.closed
+
+    def let_go(self, connection: Connection, claim: Claim) -> None:
+        self._let_go(connection, claim.token)
+
+    def look_ahead(self, connection: Connection, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
+        with self._changing:  # decided: which keys this consumer holds
+            keys = list(self._held)
+        values = {**self._binding.values(now, pass_over), "tried_keys": self._encode_list(keys)}
+        (rows,) = connection.run([Call(self._ahead, values)])
+        return self._read_ahead(rows)
+
+    def unfinished(self, connection: Connection, id: object) -> bool:
+        return bool(connection.run([Call(self._unfinished, {"id": id, "group": self._group})])[0])

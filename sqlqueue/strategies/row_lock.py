@@ -1,0 +1,193 @@
+"""Row lock: the claim locks the row in a transaction that stays open until the settlement commits it.
+
+Row and outcome change together, and the row of a process that died is free as soon as the server ends its session. The
+price is a connection, and an open transaction, for each delivery in work; and a crash cannot count as an attempt, for
+the count is rolled back with everything else. So the settlement counts it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from sqlqueue.connection import AfterCommit, Session
+from sqlqueue.dialect import Row
+from sqlqueue.spec import ColumnSpec
+from sqlqueue.sql import COMMIT, Begin, Call, Statement, Step
+from sqlqueue.statements import by_row_lock, unfinished
+from sqlqueue.strategies.ahead import reader
+from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
+from sqlqueue.strategies.binding import Binding
+from sqlqueue.strategies.counting import count
+from sqlqueue.strategies.reading import Reading
+from sqlqueue.strategies.scan import InOrder, Look, Scan
+from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.waiting import unless_passed_over
+from sqlqueue.words import Words, every
+
+# The rows are found and locked first, and then read: what the lock waited for may have changed them. Why two limits
+# stands beside the lease's claim.
+CLAIM = """
+WITH due AS MATERIALIZED (
+    SELECT id FROM (
+        {waiting}
+    ) AS waiting
+    LIMIT :limit
+)
+SELECT {returned} FROM {table}
+JOIN due ON {id} = due.id
+{skip_locked}
+"""
+
+# After a settlement that failed, and with it its transaction: the row, unless somebody took it meanwhile.
+LOCK_AGAIN = """
+SELECT {id} FROM {table}
+WHERE {id} = :id AND {unfinished}
+{skip_locked}
+"""
+
+# No attempt is counted whose worker was lost, so that spent attempts on an unfinished row mean a cleared error.
+CLEARED = "{attempt} >= :cap"
+
+
+def _take(words: Words, reading: Reading, counted: str | None, name: str, rows: str) -> Statement:
+    return words.statement(
+        name,
+        CLAIM,
+        width=reading.width,
+        waiting=rows,
+        returned=reading.select(counted),
+        skip_locked=words.dialect.skip_locked,
+    )
+
+
+class RowLock:
+    """The row-lock strategy of one queue.
+
+    `columns` are what the handler reads of a row, `most` the most rows that one claim takes, `cap` the attempts after
+    which a row is spent (None: no cap), `by_key` whether claims pass keys over.
+    """
+
+    one_trip = True
+
+    def __init__(
+        self,
+        words: Words,
+        *,
+        columns: Sequence[ColumnSpec],
+        most: int,
+        cap: int | None = None,
+        group: str | None = None,
+        by_key: bool = False,
+    ) -> None:
+        self._reading = Reading(words, columns)
+        self._group = group
+        self._begin = Begin(words.spec.isolation.upper()) if words.spec.isolation else Begin()
+        counted = count(words, capped=cap is not None, cleared=CLEARED)
+        free = [unless_passed_over(words)] if by_key else []
+        take = partial(_take, words, self._reading, counted)
+        # A row that a row lock holds cannot be told from one that is free, but for the try to lock it.
+        self._scan: Scan = InOrder(
+            words, self._reading, take, "claim by row lock", most=most, free=free, own_shown=True
+        )
+        self._settling = Settling(words, by_row_lock(words), cap=cap)
+        self._binding = Binding(words, group=group, cap=cap)
+        self._unfinished = unfinished(words)
+        self._again = words.statement(
+            "lock again",
+            LOCK_AGAIN,
+            width=1,
+            unfinished=every(words.unfinished()),
+            skip_locked=words.dialect.skip_locked,
+        )
+        self._read_ahead = reader(words)
+
+    @property
+    def claim(self) -> Statement:
+        return self._scan.claim
+
+    def statements(self) -> Sequence[Statement]:
+        return [*self._scan.statements(), self._again, self._unfinished, *self._settling.statements()]
+
+    def turn(
+        self,
+        connection: Session,
+        settlements: Sequence[tuple[Claim, Settlement]],
+        limit: int,
+        now: datetime,
+        pass_over: PassOver = NOBODY,
+    ) -> Turned:
+        """The rows to be settled are those that `connection` holds."""
+        values = self._binding.values(now, pass_over)
+        settling = self._settling.calls(settlements, values, now)
+        for claim, settlement in settlements:
+            if settlement.move is Move.RETRY:
+                self._scan.again(claim)
+        steps: list[Step] = [call for call, _ in settling]
+        if settling:
+            steps.append(COMMIT)
+        elif settlements:
+            connection.roll_back()  # they go back, which writes nothing
+        look = self._scan.look(values, limit, now) if limit else None
+        steps += [self._begin, *look.calls] if look else []
+        try:
+            results = connection.send(steps) if steps else []
+        except AfterCommit as after:
+            connection.roll_back()
+            return self._told((), settling, after.results, failed=after.__cause__)
+        claims = self._found(connection, look, results[len(settling) :], now) if look else ()
+        return self._told(claims, settling, results)
+
+    def _found(
+        self, connection: Session, look: Look, results: Sequence[Sequence[Row]], now: datetime
+    ) -> Sequence[Claim]:
+        """The claims of the look and of those further on."""
+        rows = list(results[-1])
+        further = self._scan.further(look, results)
+        while further is not None:
+            look = further
+            found = connection.send(self._on(connection, rows, look.calls))
+            rows += found[-1]
+            further = self._scan.further(look, found)
+        if not rows:
+            self._end(connection)
+        return self._reading.claims(self._scan.claimed(rows, look, now))
+
+    def _on(self, connection: Session, rows: Sequence[Row], calls: Sequence[Call]) -> Sequence[Step]:
+        """To look on: in the transaction that holds rows already, else in a new one."""
+        if rows:
+            return calls
+        return [COMMIT, self._begin, *calls]
+
+    @staticmethod
+    def _end(connection: Session) -> None:
+        """End a transaction that locked nothing. A driver may forget its prepared statements at a rollback; psycopg
+        does."""
+        connection.send([COMMIT])
+
+    @staticmethod
+    def _told(
+        claims: Sequence[Claim],
+        settling: Sequence[tuple[Call, list[Claim]]],
+        results: Sequence[Sequence[Row]],
+        failed: BaseException | None = None,
+    ) -> Turned:
+        """The turn, with the rows that were not there any more: whoever holds the lock loses it to nobody."""
+        gone = [claim for (_, held), done in zip(settling, results, strict=False) for claim in missing(held, done)]
+        return Turned(claims=claims, gone=gone, failed=failed)
+
+    def hold_again(self, connection: Session, claim: Claim) -> bool:
+        connection.roll_back()
+        (rows,) = connection.send([self._begin, Call(self._again, {"id": claim.id, "group": self._group})])
+        if not rows:
+            self._end(connection)
+        return bool(rows)
+
+    def let_go(self, connection: Session, claim: Claim) -> None:
+        connection.roll_back()
+
+    def look_ahead(self, connection: Session, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
+        (rows,) = connection.run([Call(self._scan.ahead, {**self._binding.values(now, pass_over), "held": held})])
+        return self._read_ahead(rows)
+
+    def unfinished(self, connection: Session, id: object) -> bool:
+        return bool(connection.run([Call(self._unfinished, {"id": id, "group": self._group})])[0])

@@ -1,0 +1,106 @@
+"""Settle: the settlements of a turn become calls, one for each move that there is among them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import attrs
+
+from sqlqueue.clock import LONGEST_DELAY, DatabaseClock
+from sqlqueue.column import Role
+from sqlqueue.dialect import Row
+from sqlqueue.moments import round_up
+from sqlqueue.sql import Call, Statement
+from sqlqueue.statements import Settlements
+from sqlqueue.strategies.base import Claim, Move, Settlement
+from sqlqueue.words import Words
+
+Pair = tuple[Claim, Settlement]
+
+# "At once" is just past this turn's *now*: its own claim takes the rows behind first, so that a row that keeps asking
+# cannot starve them.
+AT_ONCE = timedelta(microseconds=1)
+
+
+class Settling:
+    """One queue's settlements. `precision`: decimal digits of a second that the lease column keeps (None: all)."""
+
+    def __init__(
+        self, words: Words, settlements: Settlements, *, cap: int | None = None, precision: int | None = None
+    ) -> None:
+        by_lease = words.spec.has(Role.LEASE)
+        hidden_by = Role.LEASE if by_lease and not words.spec.has(Role.RETRY_AFTER) else Role.RETRY_AFTER
+        self._settlements, self._cap, self._precision = settlements, cap, precision
+        self._due_precision = precision if hidden_by is Role.LEASE else None
+        self._by_database = isinstance(words.spec.clock, DatabaseClock)
+        self._encode_due = words.encoder(hidden_by)
+        self._encode_lease = words.encoder(Role.LEASE)
+
+    def statements(self) -> Sequence[Statement]:
+        return [one for one in attrs.astuple(self._settlements, recurse=False) if one is not None]
+
+    def calls(
+        self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
+    ) -> list[tuple[Call, list[Claim]]]:
+        """The calls, each with the claims that it settles; a move that writes nothing has none."""
+        by_move: dict[Move, list[Pair]] = {}
+        for claim, settlement in settlements:
+            by_move.setdefault(settlement.move, []).append((claim, settlement))
+        return [
+            (self._call(statement, settled, values, now), [claim for claim, _ in settled])
+            for move, settled in by_move.items()
+            if (statement := self._statement(move)) is not None
+        ]
+
+    def _statement(self, move: Move) -> Statement | None:
+        settle = self._settlements
+        if move is Move.FINISH:
+            return settle.finish
+        if move is Move.RETRY:
+            return settle.retry
+        if move is Move.RELEASE:
+            return settle.release
+        assert settle.park is not None, "a queue without an error column parks nothing"
+        return settle.park
+
+    def _call(self, statement: Statement, settled: Sequence[Pair], values: Mapping[str, Any], now: datetime) -> Call:
+        given = dict(values)
+        for name in statement.given:
+            value = self._value(name, now)
+            given[name] = [value(claim, settlement) for claim, settlement in settled]
+        return Call(statement, given)
+
+    def _value(self, name: str, now: datetime) -> Callable[[Claim, Settlement], Any]:
+        """What the given column of that name holds."""
+        return {
+            "id": lambda claim, _: claim.id,
+            "token": lambda claim, _: claim.token,
+            "attempt": lambda claim, _: claim.attempt,
+            "error": lambda _, settlement: settlement.error,
+            "due": lambda _, settlement: self._due(settlement.due, now),
+            "seconds": lambda _, settlement: self._seconds(settlement.due, now),
+            "until": lambda claim, settlement: self._until(claim, settlement.due, now),
+        }[name]
+
+    def _due(self, due: datetime | None, now: datetime) -> Any:
+        due = now + AT_ONCE if due is None else due
+        return self._encode_due(round_up(due, self._due_precision))
+
+    def _seconds(self, due: datetime | None, now: datetime) -> float:
+        """The same on the database's clock: from its *now*."""
+        if due is None:
+            return AT_ONCE.total_seconds()
+        return min(max(0.0, (due - now).total_seconds()), LONGEST_DELAY)
+
+    def _until(self, claim: Claim, due: datetime | None, now: datetime) -> Any:
+        if due is None and self._cap is not None and claim.attempt is not None and claim.attempt > self._cap:
+            due = now  # an ended lease: a spent row without any is one whose error was cleared
+        return None if due is None else self._encode_lease(round_up(due, self._precision))
+
+
+def missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
+    """Those of the claims whose ids a settlement did not return: it changed nothing."""
+    if len(rows) == len(claims):
+        return []
+    found = {row[0] for row in rows}
+    return [claim for claim in claims if claim.id not in found]
