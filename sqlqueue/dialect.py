@@ -186,9 +186,31 @@ class Dialect(ABC):
         """The condition that the session held the lock and let it go."""
         raise NotImplementedError
 
+    # FIFO lines. Where claims run together, a line is guarded while its front is looked up anew and claimed.
+
+    @abstractmethod
+    def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
+        """`parts["select"]` behind a WITH of `lines`, the fronts of a table's lines from behind `{from_line}` on and,
+        once, around: `line`, `id`, `taken`, and `seen`, which counts them from 1. `taken`: whether the front is free
+        and, where there is a `guard`, a condition over `next.line`, was guarded. It ends at the `{limit}`th taken, or
+        the `{most}`th seen. The other parts are the table's: `{table}`, `{id}`, `{line}`, `{keys}` (the order that
+        begins with the line), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
+
+    #: A SELECT behind a walk that keeps the taken lines for `kept_lines`, in a row of: anything, `{read_line}` of the
+    #: last one seen, how many were seen, how many were taken.
+    keep_lines: ClassVar[str] = ""
+
+    def kept_lines(self, column: ColumnSpec) -> str:
+        """A table expression `kept(line)` of the lines that a walk before it, in this transaction, kept."""
+        raise NotImplementedError
+
     def guard(self, key: str) -> str:
         """The condition that the transaction takes, without waiting, a lock on the text `key` until it ends."""
         raise NotImplementedError
+
+    def typed(self, column: ColumnSpec, value: str) -> str:
+        """`value`, a placeholder, as the column's type where the database must be told."""
+        return value
 
     def read(self, column: ColumnSpec, expression: str) -> str:
         """The expression that reads a column so that `decoder(column)` can take its value."""

@@ -23,12 +23,17 @@ def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | No
     None where the primary key serves it.
     """
     words = Words(dialect, spec, grouped=grouped)
-    keys = [words.bare(Role.GROUP)] if grouped else []
-    keys += words.order(bare=True)
+    keys = [words.bare(Role.GROUP)] if grouped and not _is_line(spec) else []
+    keys += words.line_keys(bare=True) if spec.line else words.order(bare=True)
     where = [f"{words.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
     if len(keys) == 1 and not where:
         return None
     return dialect.create_index(spec, keys, " AND ".join(where))
+
+
+def _is_line(spec: TableSpec) -> bool:
+    """Whether the group is the FIFO line itself."""
+    return spec.line is not None and spec.line.role is Role.GROUP
 
 
 def ddl_statements(dialect: Dialect, spec: TableSpec, *, notify: bool) -> list[str]:

@@ -115,8 +115,9 @@ class TableSpec:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @property
-    def fifo(self) -> bool:
-        return any(spec.fifo for spec in self.columns)
+    def line(self) -> ColumnSpec | None:
+        """The column whose values are FIFO lines."""
+        return next((spec for spec in self.columns if spec.fifo), None)
 
     def values(self, row: Any) -> Mapping[str, Any]:
         """A row's fields by name, whether the row is an object of the class or a mapping."""

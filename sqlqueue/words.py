@@ -65,11 +65,27 @@ class Words:
         keys += [self.moment(Role.RETRY_AFTER, bare=bare)] if self.spec.has(Role.RETRY_AFTER) else []
         return [*keys, self.bare(Role.ID) if bare else self.column(Role.ID)]
 
+    def line_keys(self, *, bare: bool = False) -> list[str]:
+        """The order of a FIFO table: by line; in a line the row in work first, then one that has begun, then by
+        priority and id. So a line's first row is its front: the one in work, or the only one that may be claimed."""
+        spec = self.spec.line
+        assert spec is not None
+        name = self.bare if bare else self.column
+        held = [f"({name(Role.LEASE)} IS NULL)"] if self.spec.has(Role.LEASE) else []
+        by_priority = self.spec.has(Role.PRIORITY)
+        ranked = [f"({self.zero(Role.ATTEMPT, bare=bare)} = 0)", self.rank(bare=bare)] if by_priority else []
+        line = self.dialect.quote(spec.name) if bare else self.qualified(spec)
+        return [line, *held, *ranked, name(Role.ID)]
+
     def rank(self, *, bare: bool = False) -> str:
         """The priority as an expression that is never NULL, for databases sort NULL first or last."""
-        spec = self.spec.role(Role.PRIORITY)
-        assert spec is not None
-        name = self.bare(Role.PRIORITY) if bare else self.qualified(spec)
+        return self.zero(Role.PRIORITY, bare=bare)
+
+    def zero(self, role: Role, *, bare: bool = False) -> str:
+        """A number's column as an expression that reads NULL as 0."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        name = self.bare(role) if bare else self.qualified(spec)
         return f"COALESCE({name}, 0)" if spec.optional else name
 
     def not_running(self) -> list[str]:

@@ -19,7 +19,7 @@ from sqlqueue.dialect import (
 )
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement
-from sqlqueue_sqlite import ddl, fragments, handles, misfits, moments, schema, trouble, values
+from sqlqueue_sqlite import ddl, fragments, handles, lines, misfits, moments, schema, trouble, values
 from sqlqueue_sqlite.adopted import AdoptedConnection
 from sqlqueue_sqlite.location import Location
 from sqlqueue_sqlite.pool import SQLitePool
@@ -77,6 +77,9 @@ class SQLiteDialect(Dialect):
     def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
         id = f"{self.quote(spec.name)}.{self.quote(spec.id.name)}"
         return fragments.each_level(self.table(spec), id, rows, order)
+
+    def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
+        return lines.walk(parts)
 
     # -- values -----------------------------------------------------------------------------------------------
 

@@ -20,8 +20,6 @@ from sqlqueue.words import Words
 def check_served(dialect: Dialect, spec: TableSpec) -> None:
     """Raise `Unsupported` for a declaration that this database does not serve."""
     where = f"table {spec.full_name!r} in {dialect.source}"
-    if spec.fifo:
-        raise Unsupported(f"{where}: FIFO order over all instances is not served yet; leave out fifo=True")
     if spec.has(Role.LEASE) or spec.advisory_lock is not None or dialect.capabilities.row_locks:
         return
     raise Unsupported(
@@ -45,7 +43,7 @@ def lease_for(
         cap=handler.max_attempts,
         group=queue.group,
         precision=facts[lease.name].precision,
-        by_key=handler.by_key,
+        by_key=in_order_here(queue, handler),
     )
 
 
@@ -56,7 +54,7 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         "columns": columns,
         "cap": handler.max_attempts,
         "group": queue.group,
-        "by_key": handler.by_key,
+        "by_key": in_order_here(queue, handler),
     }
     if lock is None:
         return RowLock(words, most=1, **common)
@@ -67,6 +65,11 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         return Advisory(words, **common)
     locks.open()
     return ByFunction(words, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common)
+
+
+def in_order_here(queue: Queue, handler: Handler) -> bool:
+    """Whether this consumer keeps the order of keys; lines are in order over all of them."""
+    return handler.by_key and queue.spec.line is None
 
 
 def words_of(queue: Queue) -> Words:

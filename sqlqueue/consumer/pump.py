@@ -39,6 +39,7 @@ class Pump:
         keeper: Keeper,
         notices: Notices,
         certain: Callable[[], bool] = lambda: False,
+        frees_others: bool = False,
     ) -> None:
         self._queue, self._database, self._runner, self._hands = queue, database, runner, hands
         self._pace, self._keeper, self._notices, self._certain = pace, keeper, notices, certain
@@ -46,6 +47,7 @@ class Pump:
         self._looked = -1
         self._freeing = Freeing(hands, pace)
         self._stopping = self._giving_up = False
+        self._frees_others = frees_others
         self.ledger = Ledger(queue, hands, notices)
         self.outage = Outage(queue)
         self.fatal: BaseException | None = None
@@ -143,6 +145,8 @@ class Pump:
     def _turn(self) -> None:
         """Settle what is finished and claim what fits, then hand out the claims."""
         now = monotonic()
+        if self._frees_others and self.ledger.unsettled:
+            self._pace.wake(now)  # rows wait for these to be settled
         look = self._pace.wait(now) == 0.0
         limit = 0
         if look and not self._stopping:

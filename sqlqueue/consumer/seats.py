@@ -36,7 +36,8 @@ PATIENCE = 10.0
 
 @attrs.define(eq=False)
 class Shared:
-    """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long."""
+    """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
+    `frees_others`: whether rows wait for others to be settled."""
 
     queue: str
     strategy: Seated
@@ -46,6 +47,7 @@ class Shared:
     runner: Runner
     hides: bool
     one_at_a_time: bool
+    frees_others: bool
     certain: Callable[[], bool]
 
 
@@ -236,7 +238,7 @@ class Seats:
                 self._keys.dropped(one.work) if settlement.move is Move.RELEASE else self._keys.settled(one.work)
             if again:
                 self._due(settlement.due)
-            elif self._keys is not None:
+            elif self.shared.frees_others:
                 self._pace.wake(monotonic())
         self._works_again()
         self.report.settle(one, gone=gone)

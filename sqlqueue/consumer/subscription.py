@@ -9,7 +9,7 @@ from typing import Any
 from sqlqueue.clock import Clock, HostClock
 from sqlqueue.column import Role
 from sqlqueue.consumer.budget import budget_of, sorted_by
-from sqlqueue.consumer.claiming import check_served, lease_for, seated_for
+from sqlqueue.consumer.claiming import check_served, in_order_here, lease_for, seated_for
 from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Runner, caller
 from sqlqueue.consumer.hands import Hands
@@ -61,7 +61,8 @@ class Subscription:
         read = reader(dialect, spec, broker.codec, handler.kind)
         strategy: Strategy[Any]
         if spec.has(Role.LEASE):
-            hands = Hands(workers=handler.workers, prefetch=handler.prefetch, by_key=handler.by_key)
+            by_key = in_order_here(self.queue, handler)
+            hands = Hands(workers=handler.workers, prefetch=handler.prefetch, by_key=by_key)
             strategy = leased = lease_for(self.queue, handler, read.columns, facts, most=hands.capacity)
             turning: Turning = self._pumping(leased, hands, self._make_runner(read), certain)
         else:
@@ -84,6 +85,7 @@ class Subscription:
             keeper=Keeper(handler.lease),
             notices=self.notices,
             certain=certain,
+            frees_others=self.queue.spec.line is not None,
         )
         return Pumping(pump, hands, runner, queue=name, workers=handler.workers)
 
@@ -101,6 +103,7 @@ class Subscription:
                 most,
                 handler.workers,
             )
+        by_key, lines = in_order_here(self.queue, handler), spec.line is not None
         shared = Shared(
             queue=name,
             strategy=strategy,
@@ -109,10 +112,11 @@ class Subscription:
             classify=sorted_by(broker.dialect.classify),
             runner=runner,
             hides=spec.has(Role.RETRY_AFTER),
-            one_at_a_time=handler.by_key or not broker.dialect.capabilities.concurrent_claims,
+            one_at_a_time=handler.by_key or lines or not broker.dialect.capabilities.concurrent_claims,
+            frees_others=by_key or lines,
             certain=certain,
         )
-        return Seats(shared, Pace(handler.poll_interval), workers=handler.workers, by_key=handler.by_key)
+        return Seats(shared, Pace(handler.poll_interval), workers=handler.workers, by_key=by_key)
 
     def _make_runner(self, read: Reader) -> Runner:
         handler = self.handler

@@ -20,6 +20,7 @@ from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settl
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.bookmark import SWEEP_AFTER
 from sqlqueue.strategies.counting import count
+from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Scan
 from sqlqueue.strategies.settling import Settling, missing
@@ -100,7 +101,12 @@ class Lease:
         counted = count(words, capped=cap is not None, cleared=CLEARED)
         free = [unleased(words), *([unless_passed_over(words)] if by_key else [])]
         take = partial(_take, words, self._reading, counted)
-        self._scan: Scan = InOrder(words, self._reading, take, "claim by lease", most=most, free=free)
+        name = "claim by lease"
+        self._scan: Scan = (
+            Lines(words, self._reading, take, name, most=most, free=free, own_shown=False)
+            if spec.line
+            else InOrder(words, self._reading, take, name, most=most, free=free)
+        )
         self._settling = Settling(words, by_lease(words), cap=cap, precision=precision)
         self._binding = Binding(words, group=group, cap=cap)
         self._extend = words.settlement("extend", EXTEND, {"id": spec.id, "token": lease}, lease=words.bare(Role.LEASE))

@@ -20,12 +20,14 @@ class Reading:
 
     def __init__(self, words: Words, columns: Sequence[ColumnSpec]) -> None:
         needed = [column for role in NEEDED if (column := words.spec.role(role)) is not None]
+        needed += [words.spec.line] if words.spec.line else []
         self._words = words
         self.columns = (*columns, *(column for column in needed if column not in columns))
         self._width = len(columns)
         places = positions(self.columns, Role.ID, Role.ATTEMPT, Role.RETRY_AFTER)
         self.id_at, self._attempt_at = places[Role.ID], places.get(Role.ATTEMPT)
         self._due_at = places.get(Role.RETRY_AFTER)
+        self._line_at = self.columns.index(words.spec.line) if words.spec.line else None
         self._key = sort_key(words, self.columns)
 
     @property
@@ -47,6 +49,10 @@ class Reading:
     def position(self, row: Row) -> tuple[Any, Any]:
         """Where a row stands in the claim order of a queue without priorities."""
         return None if self._due_at is None else row[self._due_at], row[self.id_at]
+
+    def line(self, row: Row) -> Any:
+        """The row's FIFO line, as the driver returned it."""
+        return None if self._line_at is None else row[self._line_at]
 
     def claims(self, rows: Sequence[Row], token: Any = None, expires: datetime | None = None) -> list[Claim]:
         """The rows as claims that are held by one token."""

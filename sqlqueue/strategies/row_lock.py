@@ -18,6 +18,7 @@ from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.counting import count
+from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look, Scan
 from sqlqueue.strategies.settling import Settling, missing
@@ -85,9 +86,12 @@ class RowLock:
         counted = count(words, capped=cap is not None, cleared=CLEARED)
         free = [unless_passed_over(words)] if by_key else []
         take = partial(_take, words, self._reading, counted)
+        name = "claim by row lock"
         # A row that a row lock holds cannot be told from one that is free, but for the try to lock it.
-        self._scan: Scan = InOrder(
-            words, self._reading, take, "claim by row lock", most=most, free=free, own_shown=True
+        self._scan: Scan = (
+            Lines(words, self._reading, take, name, most=most, free=free, own_shown=True)
+            if words.spec.line
+            else InOrder(words, self._reading, take, name, most=most, free=free, own_shown=True)
         )
         self._settling = Settling(words, by_row_lock(words), cap=cap)
         self._binding = Binding(words, group=group, cap=cap)

@@ -1,0 +1,173 @@
+"""FIFO: over all instances at most one row of a line is in work, its front.
+
+A claim walks the fronts of the lines and takes those that are free: whatever stands behind a front that is in work, or
+waits for its retry, waits with it. The next claim begins behind the last line seen, so all lines get their turn.
+
+Where claims run together, a lower id may be committed after a higher one of its line was claimed, and two claimers may
+then see different fronts. So the walk takes a guard on each line, a lock until its transaction ends, and a second
+statement, which sees all that was committed before the guard was taken, looks up the front again. Under a row lock the
+guard is held as long as the row is.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from threading import Lock
+from typing import Any
+
+import attrs
+
+from sqlqueue.column import Role
+from sqlqueue.dialect import Row
+from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.strategies.base import Claim
+from sqlqueue.strategies.fronts import MOST_SEEN, line_parts, look_ahead_of_lines
+from sqlqueue.strategies.order import of_any_type
+from sqlqueue.strategies.reading import Reading
+from sqlqueue.strategies.scan import Look, Take
+from sqlqueue.strategies.waiting import claimable
+from sqlqueue.words import Words, every
+
+# Where one claim runs at a time, the walk is the claim's own.
+TAKEN = """
+SELECT id FROM lines
+WHERE taken
+"""
+
+# The front is looked up first and then locked, if it is still free: to pass over a locked one would find the next.
+FRONTS = """
+SELECT locked.id AS id FROM {kept}
+CROSS JOIN LATERAL (
+    SELECT {id} AS id FROM {table}
+    WHERE {unfinished}{line} = kept.line
+    ORDER BY {keys}
+    LIMIT 1
+) AS front
+CROSS JOIN LATERAL (
+    SELECT {id} AS id FROM {table}
+    WHERE {id} = front.id AND {claimable}
+    {skip_locked}
+) AS locked
+"""
+
+# Rows of no line have no order among themselves.
+LOOSE = """
+SELECT {id} AS id FROM {table}
+WHERE {claimable} AND {line} IS NULL
+ORDER BY {keys}
+LIMIT {most_rows}
+{skip_locked}
+"""
+
+GUARD_KEY = "CAST(:line_scope AS text) || CAST(next.line AS text)"
+GUARD_KEY_IN_GROUP = "CAST(:line_scope AS text) || CAST(:group AS text) || ':' || CAST(next.line AS text)"
+
+#: Looks on where a walk saw its most lines, or the front of a guarded one was gone.
+TRIES = 10
+
+
+@attrs.frozen
+class Stage:
+    """How far a claim has come: `number` looks, whether they have been at the lines, and at the rows of none."""
+
+    number: int = 1
+    lines: bool = False
+    loose: bool = False
+
+
+class Lines:
+    """The fronts of one queue's FIFO lines, and its rows of no line."""
+
+    def __init__(
+        self, words: Words, reading: Reading, take: Take, name: str, *, most: int, free: Sequence[str], own_shown: bool
+    ) -> None:
+        column = words.spec.line
+        assert column is not None
+        self._reading = reading
+        self._guarded = words.dialect.capabilities.concurrent_claims
+        parts = line_parts(words, free, limit=":limit")
+        rows = {
+            **parts,
+            "claimable": every([*claimable(words), *free]),
+            "skip_locked": words.dialect.skip_locked,
+            "most_rows": str(most),
+        }
+        self._walk: Statement | None = None
+        if self._guarded:
+            self._walk = _walk(words, parts)
+            fronts = fill(FRONTS, {**rows, "kept": words.dialect.kept_lines(column)})
+            self.claim = attrs.evolve(take(name, fronts), fresh=True)
+        else:
+            self.claim = take(name, words.dialect.walk_lines({**parts, "select": TAKEN}, ""))
+        self._loose = take(f"{name}, of no line", fill(LOOSE, rows)) if column.optional else None
+        self.ahead = look_ahead_of_lines(words, free=free, own_shown=own_shown)
+        self._scope = fill("sqlqueue line:{table}:", {"table": words.spec.full_name})
+        self._lock = Lock()
+        self._from: Any = None
+        self._turn = 0
+
+    def statements(self) -> Sequence[Statement]:
+        return [one for one in (self._walk, self.claim, self._loose, self.ahead) if one is not None]
+
+    def look(self, values: Mapping[str, Any], limit: int, now: datetime) -> Look:
+        with self._lock:  # decided: which of the two comes first this time
+            self._turn += 1
+            loose_first = self._loose is not None and self._turn % 2 == 0
+        return (
+            self._at_loose(values, limit, limit, Stage())
+            if loose_first
+            else self._at_lines(values, limit, limit, Stage())
+        )
+
+    def _at_lines(self, values: Mapping[str, Any], limit: int, asked: int, stage: Stage) -> Look:
+        bound = {**values, "limit": limit, "from_line": self._from, "line_scope": self._scope}
+        calls = [Call(statement, bound) for statement in (self._walk, self.claim) if statement is not None]
+        return Look(calls, values, limit, asked, attrs.evolve(stage, lines=True))
+
+    def _at_loose(self, values: Mapping[str, Any], limit: int, asked: int, stage: Stage) -> Look:
+        assert self._loose is not None
+        calls = [Call(self._loose, {**values, "limit": limit})]
+        return Look(calls, values, limit, asked, attrs.evolve(stage, loose=True))
+
+    def further(self, look: Look, results: Sequence[Sequence[Row]]) -> Look | None:
+        stage: Stage = look.position
+        left = look.limit - len(results[-1])
+        following = attrs.evolve(stage, number=stage.number + 1)
+        if len(results) > 1 and self._moves_on(results, left) and stage.number < TRIES:
+            return self._at_lines(look.values, left, look.asked, following)
+        if not left:
+            return None
+        if self._loose is not None and not stage.loose:
+            return self._at_loose(look.values, left, look.asked, following)
+        return None if stage.lines else self._at_lines(look.values, left, look.asked, following)
+
+    def _moves_on(self, results: Sequence[Sequence[Row]], left: int) -> bool:
+        """Note how far a walk came; whether there may be more behind that."""
+        ((_, last, seen, taken),) = results[0]
+        with self._lock:  # decided: where the next walk begins
+            self._from = last if seen else self._from
+        return bool(left) and (seen >= MOST_SEEN or taken > len(results[-1]))
+
+    def claimed(self, rows: Sequence[Row], last: Look, now: datetime) -> Sequence[Row]:
+        if not self._guarded:
+            self._note_last(rows)
+        return self._reading.in_order(rows)
+
+    def _note_last(self, rows: Sequence[Row]) -> None:
+        """Behind the last of these rows' lines the next walk begins: from where this one began, once around."""
+        lines = [line for row in rows if (line := self._reading.line(row)) is not None]
+        with self._lock:  # decided: where the next walk begins
+            around = [line for line in lines if self._from is not None and of_any_type(line) <= of_any_type(self._from)]
+            self._from = max(around or lines, key=of_any_type, default=self._from)
+
+    def again(self, claim: Claim) -> None:
+        """A row that comes back is its line's front; the other lines have their turns."""
+
+
+def _walk(words: Words, parts: Mapping[str, str]) -> Statement:
+    column = words.spec.line
+    assert column is not None
+    keep = fill(words.dialect.keep_lines, {"read_line": words.dialect.read(column, "line")})
+    within = words.grouped and words.spec.line is not words.spec.role(Role.GROUP)
+    guard = words.dialect.guard(GUARD_KEY_IN_GROUP if within else GUARD_KEY)
+    walk = words.dialect.walk_lines({**parts, "select": keep}, guard)
+    return attrs.evolve(words.statement("walk the lines", "{walk}", width=4, walk=walk), fresh=True)

@@ -1,0 +1,68 @@
+"""A walk along the fronts of FIFO lines: a loose index scan, which enters the index anew for each line.
+
+The first entry of a line in its index is its front, so each step is one probe, however long the line is: among 500,000
+rows, 300,000 of them of one line, 16 fronts took as long as without it (0.7 ms).
+"""
+
+from collections.abc import Mapping
+
+from sqlqueue.sql import fill
+
+# From behind `from_line` to the end and, once, on from the start. The seed takes its type and collation from the
+# column. A line's guard is tried for a front that is free, and for no more than asked for: `free` is computed over one
+# row.
+WALK = """
+WITH RECURSIVE lines AS (
+    (
+        SELECT line, id, FALSE AS taken, FALSE AS wrapped, 0 AS found, 0 AS seen FROM (
+            SELECT {line} AS line, {id} AS id FROM {table}
+            WHERE FALSE
+            UNION ALL
+            SELECT {from_line}, NULL
+        ) AS start
+    )
+    UNION ALL
+    SELECT next.line, next.id, guard.taken, next.wrapped, lines.found + COALESCE(guard.taken, FALSE)::int, lines.seen +
+    1 FROM lines CROSS JOIN LATERAL (
+        (
+            SELECT {line} AS line, {id} AS id, lines.wrapped AS wrapped, {free} AS free FROM {table}
+            WHERE {unfinished}{line} > lines.line
+            ORDER BY {keys}
+            LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT {line}, {id}, TRUE, {free} FROM {table}
+            WHERE {unfinished}{line} IS NOT NULL AND NOT lines.wrapped
+            ORDER BY {keys}
+            LIMIT 1
+        )
+        LIMIT 1
+    ) AS next
+    CROSS JOIN LATERAL (
+        SELECT {taking} AS taken
+    ) AS guard
+    WHERE lines.found < {limit} AND lines.seen < {most}
+      AND (NOT next.wrapped OR {from_line} IS NULL OR next.line <= {from_line})
+)
+{select}
+"""
+
+TRY_GUARD = "CASE WHEN next.free THEN {guard} END"
+
+# What the walk guarded is kept for the statement behind it in the transaction, which has a snapshot of its own.
+KEEP = """
+SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
+       (array_agg({read_line} ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
+       count(*) FILTER (WHERE taken) AS taken
+FROM lines
+"""
+
+# Read with care, for the planner may do so where no walk has been.
+KEPT = "unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::{type}[]) AS kept(line)"
+
+
+def walk(parts: Mapping[str, str], guard: str) -> str:
+    """The walk; `guard` is the condition that takes a line's guard, empty where none is taken."""
+    taking = fill(TRY_GUARD, {"guard": guard}) if guard else "next.free"
+    return fill(WALK, {**parts, "taking": taking})

@@ -1,0 +1,41 @@
+"""A walk along the fronts of FIFO lines: a loose index scan, which enters the index anew for each line.
+
+The first entry of a line in its index is its front, so each step is one probe, however long the line is. There is no
+LATERAL: the front's id is looked up first, and its row then by that.
+"""
+
+from collections.abc import Mapping
+
+from sqlqueue.sql import fill
+
+# From behind `from_line` to the end and, once, on from the start.
+WALK = """
+WITH RECURSIVE lines(line, id, taken, wrapped, found, seen) AS (
+    SELECT {from_line}, NULL, FALSE, FALSE, 0, 0
+    UNION ALL
+    SELECT {line}, {id}, {free}, lines.wrapped OR lines.line IS NULL OR {line} <= lines.line, lines.found + {free},
+           lines.seen + 1
+    FROM lines
+    CROSS JOIN {table} ON {id} = COALESCE(
+        (
+            SELECT {id} FROM {table}
+            WHERE {unfinished}{line} > lines.line
+            ORDER BY {keys}
+            LIMIT 1
+        ),
+        (
+            SELECT {id} FROM {table}
+            WHERE {unfinished}{line} IS NOT NULL AND NOT lines.wrapped
+            ORDER BY {keys}
+            LIMIT 1
+        )
+    )
+    WHERE lines.found < {limit} AND lines.seen < {most}
+      AND ({from_line} IS NULL OR NOT (lines.wrapped OR {line} <= lines.line) OR {line} <= {from_line})
+)
+{select}
+"""
+
+
+def walk(parts: Mapping[str, str]) -> str:
+    return fill(WALK, parts)
