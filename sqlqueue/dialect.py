@@ -271,6 +271,10 @@ class Dialect(ABC):
     def check_server(self, connection: Connection) -> None:
         """Raise `Unsupported` where the server is too old, naming what it is and what is needed."""
 
+    def check_sessions(self, pool: Pool) -> None:
+        """Raise `Unsupported` where a connection does not keep its session: locks that live as long as a connection
+        would be left with whoever a pooler hands it on to. Bounded in time; needs no more than one free connection."""
+
     @abstractmethod
     def describe(self, connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFacts] | None:
         """The table's columns by name, as the database has them; None where there is no such table."""

@@ -16,6 +16,8 @@ from sqlqueue_postgres.adapters import Cursor, Driver, execute
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
 from sqlqueue_postgres.names import quote, table_name
 from sqlqueue_postgres.patience import GRACE, Limited
+from sqlqueue_postgres.pipeline import pipelined
+from sqlqueue_postgres.sessions import explain
 from sqlqueue_postgres.trouble import is_stale_plan
 
 COPY = """
@@ -126,6 +128,9 @@ class LentConnection:
         try:
             with Limited(self.driver, self._seconds + GRACE):
                 return _together(self.driver, before, calls, [(COMMIT, ())], nullcontext)
+        except psycopg.Error as error:
+            explain(error)
+            raise
         finally:
             roll_back(self.driver)
 
@@ -229,7 +234,7 @@ def _together(
     """All in one round trip, which is one transaction by itself; without pipelines (libpq 13) within `otherwise()`."""
     with ExitStack() as stack:
         piped = psycopg.Pipeline.is_supported()
-        stack.enter_context(driver.pipeline() if piped else otherwise())
+        stack.enter_context(pipelined(driver) if piped else otherwise())
         _say(driver, before)
         cursors = [_start(driver, call) for call in calls]
         _say(driver, after)
@@ -242,9 +247,10 @@ def _sent(driver: Driver, steps: Sequence[Step], within: Sequence[Words], alone:
     calls: list[tuple[Call, Cursor]] = []
     commits: list[Cursor] = []
     try:
-        with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():
+        with pipelined(driver) if psycopg.Pipeline.is_supported() else nullcontext():
             _start_all(driver, _framed(driver, steps, alone), within, calls, commits)
     except psycopg.Error as error:
+        explain(error)
         if any(cursor.statusmessage for cursor in commits):
             raise AfterCommit([_fetched(call, cursor) for call, cursor in calls]) from error
         raise

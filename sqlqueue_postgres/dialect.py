@@ -24,7 +24,7 @@ from sqlqueue.dialect import (
 from sqlqueue.errors import DeclarationError
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill
-from sqlqueue_postgres import ddl, lines, schema, trouble, values
+from sqlqueue_postgres import ddl, lines, schema, sessions, trouble, values
 from sqlqueue_postgres.connection import AdoptedConnection
 from sqlqueue_postgres.names import LONGEST
 from sqlqueue_postgres.pool import OwnPool, UsersPool, connect_arguments
@@ -217,6 +217,10 @@ class PostgresDialect(Dialect):
 
     def check_server(self, connection: Connection) -> None:
         schema.check_server(connection.driver)
+
+    def check_sessions(self, pool: Pool) -> None:
+        assert isinstance(pool, OwnPool | UsersPool)
+        sessions.check_sessions(pool)
 
     def describe(self, connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFacts] | None:
         return schema.describe(connection.driver, spec)

@@ -27,6 +27,10 @@ OWN_WAIT_TELLS = "timeout" in signature(psycopg.Connection.wait).parameters
 wait_in_python: Any = waiting.wait_poll if hasattr(select, "poll") else waiting.wait_selector
 
 
+class NoAnswer(psycopg.OperationalError):
+    """Nothing came in time."""
+
+
 class Limited:
     """Inside, each wait for an answer on `driver` ends after so many seconds, with an error and the connection."""
 
@@ -62,7 +66,7 @@ class Limited:
                 ready = yield wanted
                 if not ready and monotonic() > until:
                     self._driver.close()
-                    raise psycopg.OperationalError(f"the server did not answer within {self._seconds:g} s")
+                    raise NoAnswer(f"the server did not answer within {self._seconds:g} s")
                 wanted = steps.send(ready)
         except StopIteration as done:
             return done.value

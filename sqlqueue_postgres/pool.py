@@ -18,6 +18,7 @@ from sqlqueue.dialect import PoolSettings
 from sqlqueue.errors import Unsupported
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import LentConnection, OwnConnection, in_milliseconds, roll_back
+from sqlqueue_postgres.sessions import check_own_sessions
 
 # For the session, so that a statement of ours needs no prelude.
 SET_UP = """
@@ -45,8 +46,8 @@ def parameters(url: str) -> dict[str, Any]:
 
 @attrs.define(eq=False)
 class OwnPool:
-    """Connections to a URL. Behind PgBouncer in transaction mode give a pool of your own instead: this one sets
-    session settings. A forked child opens its own connections and leaves its parent's alone."""
+    """Connections to a URL. It sets up its sessions, so it refuses a pooler that does not keep them. A forked child
+    opens its own connections and leaves its parent's alone."""
 
     _url: str = attrs.field(alias="url")
     _settings: PoolSettings = attrs.field(alias="settings")
@@ -54,6 +55,7 @@ class OwnPool:
     _process: int = attrs.field(factory=os.getpid, init=False)
     _closed: bool = attrs.field(default=False, init=False)
     _reached: bool = attrs.field(default=False, init=False)
+    _sessions_kept: bool = attrs.field(default=False, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False)
 
     @property
@@ -67,8 +69,16 @@ class OwnPool:
 
     def probe(self) -> None:
         self._reached = False
-        psycopg.connect(self._url, **parameters(self._url)).close()
+        with self.beside() as driver:
+            if not self._sessions_kept:
+                # Before one is set up: others behind the same pooler would get our settings, and we would not.
+                check_own_sessions(driver, self.beside)
+                self._sessions_kept = True
         self._reached = True
+
+    def beside(self) -> Driver:
+        """A connection that is not one of the pool's, in autocommit mode and not set up; the caller closes it."""
+        return psycopg.connect(self._url, autocommit=True, **parameters(self._url))
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[OwnConnection]:
@@ -83,7 +93,7 @@ class OwnPool:
 
     @contextmanager
     def direct(self) -> Iterator[OwnConnection]:
-        with psycopg.connect(self._url, autocommit=True, **parameters(self._url)) as driver:
+        with self.beside() as driver:
             self._set_up(driver)
             yield OwnConnection(driver, statement_timeout=self._settings.statement_timeout)
 
@@ -150,8 +160,12 @@ class UsersPool:
 
     def probe(self) -> None:
         self.check()
+        self.beside().close()
+
+    def beside(self) -> Driver:
+        """A connection that is not one of the pool's, in autocommit mode; the caller closes it."""
         conninfo, kwargs = connect_arguments(self.pool)
-        self.pool.connection_class.connect(conninfo, **kwargs).close()
+        return self.pool.connection_class.connect(conninfo, **{**kwargs, "autocommit": True})
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
@@ -162,8 +176,7 @@ class UsersPool:
     @contextmanager
     def direct(self) -> Iterator[LentConnection]:
         self.check()
-        conninfo, kwargs = connect_arguments(self.pool)
-        with self.pool.connection_class.connect(conninfo, **{**kwargs, "autocommit": True}) as driver:
+        with self.beside() as driver:
             yield LentConnection(driver, statement_timeout=self._settings.statement_timeout)
 
     def close(self) -> None:

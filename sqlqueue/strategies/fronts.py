@@ -90,9 +90,7 @@ def look_ahead_of_lines(words: Words, *, free: Sequence[str], own_shown: bool) -
         LOOK_AHEAD,
         {
             "due": _first_due(words, parts, loose=loose) if words.spec.has(Role.RETRY_AFTER) else "NULL",
-            "hidden": _some(parts, "TRUE", words.unfinished(), loose=loose, beyond="0")
-            if capabilities.watches
-            else "TRUE",
+            "hidden": hidden,
             "passed_over": _some(
                 parts, "taken", [*claimable(words), *free], loose=loose, beyond=":held" if own_shown else "0"
             ),

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 from typing import Literal
 
 import attrs
@@ -11,6 +12,7 @@ Label = Literal["sqlite", "postgres-wheel", "postgres-given"]
 
 GIVEN_URL = "SQLQUEUE_TEST_POSTGRES_URL"
 STRICT = "SQLQUEUE_TEST_STRICT"
+PGBOUNCER = "pgbouncer"
 NO_PSYCOPG = "psycopg is not installed"
 
 
@@ -19,9 +21,13 @@ class LeftOut:
     """What is not tested in this run, by name, with the reason; shown at its end."""
 
     reasons: dict[str, str] = attrs.field(factory=dict)
+    allowed: set[str] = attrs.field(factory=set)
 
-    def add(self, name: str, reason: str) -> None:
+    def add(self, name: str, reason: str, *, allowed: bool = False) -> None:
+        """`allowed`: it is told, and fails no run, not even a strict one."""
         self.reasons.setdefault(name, reason)
+        if allowed:
+            self.allowed.add(name)
 
 
 LEFT_OUT = pytest.StashKey[LeftOut]()
@@ -35,6 +41,11 @@ def strict() -> bool:
 def given_url() -> str | None:
     """The server that the caller hands us, by the environment."""
     return os.environ.get(GIVEN_URL) or None
+
+
+def pgbouncer() -> str | None:
+    """The pooler's program: not in an ordinary user's path on Debian."""
+    return shutil.which(PGBOUNCER) or shutil.which(PGBOUNCER, path="/usr/sbin:/usr/local/sbin")
 
 
 def why_not(label: Label) -> str | None:

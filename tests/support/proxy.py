@@ -130,6 +130,9 @@ class Proxy:
         else:
             self._let_in = max(0, self._let_in - 1)
             server = self._connect()
+            for end in (client, server):
+                if end.family == socket.AF_INET:  # else what we pass on may wait for 40 ms
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for one, other in ((client, server), (server, client)):
                 self._pairs[one] = other
                 self._selector.register(one, EVENT_READ)
