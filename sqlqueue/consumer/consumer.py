@@ -212,6 +212,8 @@ class Consumer:
         def prepare() -> None:
             dialect, pool = self._broker.dialect, self._broker.pool
             pool.probe()
+            if any(subscription.needs_sessions for subscription in self._subscriptions):
+                dialect.check_sessions(pool)
             with pool.connection() as connection:
                 dialect.check_server(connection)
                 dialect.check_writable(connection)

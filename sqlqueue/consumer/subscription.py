@@ -51,6 +51,12 @@ class Subscription:
         self._turning: Turning | None = None
         self._until_stopped = ExitStack()
 
+    @property
+    def needs_sessions(self) -> bool:
+        """Whether rows are held by locks of the database's sessions."""
+        lock = self.queue.spec.advisory_lock
+        return lock is not None and lock.lock is None and self.queue.broker.dialect.capabilities.session_locks
+
     # -- start ------------------------------------------------------------------------------------------------
 
     def prepare(self, connection: Connection, certain: Callable[[], bool]) -> None:
