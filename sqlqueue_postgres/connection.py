@@ -19,6 +19,7 @@ from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.pipeline import pipelined
 from sqlqueue_postgres.sessions import explain
 from sqlqueue_postgres.trouble import is_stale_plan
+from sqlqueue_postgres.wire import Said, Wire
 
 COPY = """
 -- sqlqueue: copy in
@@ -32,6 +33,7 @@ BEGINS = {
     "SERIALIZABLE": "BEGIN ISOLATION LEVEL SERIALIZABLE",
 }
 COMMIT = "COMMIT"
+ROLLBACK = b"ROLLBACK"
 
 # Both for the transaction only, so that nothing is left behind on a connection that is lent.
 LIMIT_TIME = "SELECT set_config('statement_timeout', $1, true)"
@@ -53,18 +55,53 @@ class OwnConnection:
     """A connection of our own pool: in autocommit mode, with our settings, so that one statement needs no prelude."""
 
     driver: Driver
+    _wire: Wire
     _seconds: float = attrs.field(alias="statement_timeout")
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
-        with Limited(self.driver, self._seconds + GRACE):
-            return self._run(calls, durable)
+        if not calls:
+            return []
+        durable = durable or not any(call.statement.writes for call in calls)
+        fused = fuse(tuple([call.statement for call in calls]), durable) if len(calls) > 1 or not durable else None
+        if fused is not None and fused.serves:
+            results = self._run_fused(fused, calls)
+            if results is not None:
+                return results
+        before = [] if durable else [(NEED_NOT_BE_DURABLE.encode(), ())]
+        rows, error = self._say([*before, *[_said(call) for call in calls]])
+        if error is not None:
+            raise error
+        return [found or [] for found in rows[len(before) :]]
+
+    def _run_fused(self, fused: Fused, calls: Sequence[Call]) -> list[list[Row]] | None:
+        (rows,), error = self._say([(fused.text, fused.bind(calls))])
+        if error is None:
+            return fused.split(rows or [], len(calls))
+        if error.sqlstate not in MISFITS or self.driver.closed:
+            raise error
+        # Nothing has run. Where a call is wrong by itself, it says so when it runs on its own.
+        fused.serves = False
+        return None
 
     def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        rows, error = self._say([_said_step(step) for step in steps])
+        results = [found or [] for step, found in zip(steps, rows, strict=True) if isinstance(step, Call)]
+        if error is None:
+            return results
+        if any(isinstance(step, Commit) and found is not None for step, found in zip(steps, rows, strict=True)):
+            raise AfterCommit(results) from error
+        raise error
+
+    def _say(self, said: Sequence[Said]) -> tuple[list[list[Row] | None], psycopg.Error | None]:
         with Limited(self.driver, self._seconds + GRACE):
-            return _sent(self.driver, steps, (), ())
+            rows, error = self._wire.say(said)
+        if error is not None and is_stale_plan(error):
+            self.driver.close()  # and with it its prepared statements
+        return rows, error
 
     def roll_back(self) -> None:
-        roll_back(self.driver)
+        if not self.driver.closed and self.driver.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._say([(ROLLBACK, ())])
 
     def close(self) -> None:
         self.driver.close()
@@ -72,33 +109,6 @@ class OwnConnection:
     @property
     def closed(self) -> bool:
         return self.driver.closed
-
-    def _run(self, calls: Sequence[Call], durable: bool) -> list[list[Row]]:
-        durable = durable or not any(call.statement.writes for call in calls)
-        if len(calls) == 1 and durable:
-            return [_execute_call(self.driver, calls[0])]
-        if not calls:
-            return []
-        fused = fuse(tuple([call.statement for call in calls]), durable)
-        if fused is not None and fused.serves:
-            results = self._run_fused(fused, calls)
-            if results is not None:
-                return results
-        before = [] if durable else [(NEED_NOT_BE_DURABLE, ())]
-        return _together(self.driver, before, calls, [], self.driver.transaction)
-
-    def _run_fused(self, fused: Fused, calls: Sequence[Call]) -> list[list[Row]] | None:
-        try:
-            rows = Cursor(self.driver).execute(fused.text, fused.bind(calls), binary=True).fetchall()
-        except psycopg.Error as error:
-            if is_stale_plan(error):
-                self.driver.close()  # and with it its prepared statements
-            if error.sqlstate not in MISFITS or self.driver.closed:
-                raise
-            # Nothing has run. Where a call is wrong by itself, it says so when it runs on its own.
-            fused.serves = False
-            return None
-        return fused.split(rows, len(calls))
 
     def insert_many(
         self,
@@ -222,6 +232,16 @@ class AdoptedConnection:
 def _execute_call(driver: Driver, call: Call) -> list[Row]:
     cursor = _start(driver, call)
     return cursor.fetchall() if call.statement.width else []
+
+
+def _said(call: Call) -> Said:
+    return call.statement.text.encode(), call.statement.bind(call.values)
+
+
+def _said_step(step: Step) -> Said:
+    if isinstance(step, Call):
+        return _said(step)
+    return (BEGINS[step.isolation] if isinstance(step, Begin) else COMMIT).encode(), ()
 
 
 def _together(

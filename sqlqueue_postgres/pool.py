@@ -19,6 +19,7 @@ from sqlqueue.errors import Unsupported
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import LentConnection, OwnConnection, in_milliseconds, roll_back
 from sqlqueue_postgres.sessions import check_own_sessions
+from sqlqueue_postgres.wire import Wire
 
 # For the session, so that a statement of ours needs no prelude.
 SET_UP = """
@@ -42,6 +43,12 @@ def parameters(url: str) -> dict[str, Any]:
     """What to connect with, beside the URL: the defaults that it leaves open."""
     given = conninfo_to_dict(url)
     return {name: value for name, value in DEFAULTS.items() if name not in given}
+
+
+class OwnDriver(psycopg.Connection[Any]):
+    """A connection of our own, with what it knows of our statements."""
+
+    wire: Wire | None = None
 
 
 @attrs.define(eq=False)
@@ -78,24 +85,31 @@ class OwnPool:
 
     def beside(self) -> Driver:
         """A connection that is not one of the pool's, in autocommit mode and not set up; the caller closes it."""
-        return psycopg.connect(self._url, autocommit=True, **parameters(self._url))
+        return OwnDriver.connect(self._url, autocommit=True, **parameters(self._url))
 
     @contextmanager
-    def connection(self, timeout: float | None = None) -> Iterator[OwnConnection]:
+    def connection(self, timeout: float | None = None) -> Iterator[OwnConnection | LentConnection]:
         pool = self._open()
         if not self._reached:
             self.probe()  # it says at once why it fails; the pool would only say, late, that it got no connection
         with borrowed(pool, timeout, self.probe) as driver:
             try:
-                yield OwnConnection(driver, statement_timeout=self._settings.statement_timeout)
+                yield self._lent(driver)
             finally:
                 self._reached = not driver.closed
 
     @contextmanager
-    def direct(self) -> Iterator[OwnConnection]:
+    def direct(self) -> Iterator[OwnConnection | LentConnection]:
         with self.beside() as driver:
             self._set_up(driver)
-            yield OwnConnection(driver, statement_timeout=self._settings.statement_timeout)
+            yield self._lent(driver)
+
+    def _lent(self, driver: Driver) -> OwnConnection | LentConnection:
+        seconds = self._settings.statement_timeout
+        wire = driver.wire if isinstance(driver, OwnDriver) else None
+        if wire is None:  # libpq 13 has no pipelines
+            return LentConnection(driver, statement_timeout=seconds)
+        return OwnConnection(driver, wire, statement_timeout=seconds)
 
     def close(self) -> None:
         """Close the connections; those that are lent, when they come back."""
@@ -119,6 +133,7 @@ class OwnPool:
     def _pool(self) -> ConnectionPool[Driver]:
         pool: ConnectionPool[Driver] = ConnectionPool(
             self._url,
+            connection_class=OwnDriver,
             kwargs={"autocommit": True, **parameters(self._url)},
             configure=self._set_up,
             min_size=0,
@@ -132,6 +147,9 @@ class OwnPool:
         return pool
 
     def _set_up(self, driver: Driver) -> None:
+        if isinstance(driver, OwnDriver) and psycopg.Pipeline.is_supported():
+            driver.prepare_threshold = None  # psycopg would forget all prepared statements at a rollback, ours too
+            driver.wire = Wire(driver)
         execute(driver, SET_UP, (in_milliseconds(self._settings.statement_timeout),))
 
 
