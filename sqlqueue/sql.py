@@ -59,10 +59,12 @@ class Begin:
 
 @attrs.frozen
 class Commit:
-    """Commit the open transaction, durably."""
+    """Commit the open transaction, durably. `chain`: and begin another one of its kind, which stays open."""
+
+    chain: bool = False
 
 
-COMMIT = Commit()
+COMMIT, COMMIT_AND_CHAIN = Commit(), Commit(chain=True)
 
 #: What a connection can be told to do. A call outside of a transaction is one by itself, and need not be durable.
 Step = Call | Begin | Commit

@@ -138,12 +138,14 @@ def insert(
 
 @attrs.frozen
 class Settlements:
-    """The statements that settle one queue's rows. None: that move writes nothing, or the table has no place for it."""
+    """The statements that settle one queue's rows. None: that move writes nothing, or the table has no place for it.
+    `singly`: each settles one row, which costs the server a quarter less than a list of one."""
 
     finish: Statement
     retry: Statement | None
     park: Statement | None
     release: Statement | None
+    singly: bool = False
 
 
 def by_lease(words: Words) -> Settlements:
@@ -172,12 +174,13 @@ def by_row_lock(words: Words) -> Settlements:
     """Fenced by the lock, which ends with the transaction, and so does a release. The settlement counts the attempt."""
     attempt = words.spec.role(Role.ATTEMPT)
     held = {"id": words.spec.id, **({"attempt": attempt} if attempt else {})}
-    counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt')}"] if attempt else []
+    counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt', singly=True)}"] if attempt else []
     return Settlements(
-        finish=_finish(words, held, counted),
-        retry=_retry(words, held, counted, None),
-        park=_park(words, held, counted),
+        finish=_finish(words, held, counted, singly=True),
+        retry=_retry(words, held, counted, None, singly=True),
+        park=_park(words, held, counted, singly=True),
         release=None,
+        singly=True,
     )
 
 
@@ -190,20 +193,25 @@ def by_advisory_lock(words: Words, *, capped: bool) -> Settlements:
     held = {"id": words.spec.id}
     given_back = [*_uncounted(words), *words.not_running()]
     return Settlements(
-        finish=_finish(words, held, words.not_running()),
-        retry=_retry(words, held, words.not_running(), None),
-        park=_park(words, held, [*(_marked(words) if capped else []), *words.not_running()]),
-        release=words.settlement("release", RELEASE, held, given_back=", ".join(given_back)) if given_back else None,
+        finish=_finish(words, held, words.not_running(), singly=True),
+        retry=_retry(words, held, words.not_running(), None, singly=True),
+        park=_park(words, held, [*(_marked(words) if capped else []), *words.not_running()], singly=True),
+        release=words.settlement("release", RELEASE, held, singly=True, given_back=", ".join(given_back))
+        if given_back
+        else None,
+        singly=True,
     )
 
 
-def _finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement:
+def _finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False) -> Statement:
     if not words.spec.has(Role.PROCESSED_AT):
-        return words.settlement("acknowledge", FINISH_BY_DELETE, {k: v for k, v in held.items() if k != "attempt"})
+        given = {name: column for name, column in held.items() if name != "attempt"}
+        return words.settlement("acknowledge", FINISH_BY_DELETE, given, singly=singly)
     return words.settlement(
         "acknowledge",
         FINISH_BY_MARK,
         held,
+        singly=singly,
         processed_at=words.bare(Role.PROCESSED_AT),
         now=words.now(Role.PROCESSED_AT),
         let_go=also(let_go),
@@ -211,24 +219,40 @@ def _finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str])
 
 
 def _retry(
-    words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], hides: ColumnSpec | None
+    words: Words,
+    held: Mapping[str, ColumnSpec],
+    let_go: Sequence[str],
+    hides: ColumnSpec | None,
+    *,
+    singly: bool = False,
 ) -> Statement | None:
     """`hides`: the lease, where it hides the row for want of a column that does."""
     column = words.spec.role(Role.RETRY_AFTER) or hides
     if column is None:
-        return words.settlement("retry", RETRY_AT_ONCE, held, let_go=", ".join(let_go)) if let_go else None
+        let = ", ".join(let_go)
+        return words.settlement("retry", RETRY_AT_ONCE, held, singly=singly, let_go=let) if let_go else None
     by_database = isinstance(words.spec.clock, DatabaseClock)
     given = {**held, "seconds": SECONDS} if by_database else {**held, "due": column}
-    due = words.dialect.later(column, words.given("seconds")) if by_database else words.given("due")
-    name = words.dialect.quote(column.name)
-    return words.settlement("retry", RETRY, given, hidden_until=name, due=due, let_go=also(let_go))
+    due = words.given("seconds" if by_database else "due", singly=singly)
+    return words.settlement(
+        "retry",
+        RETRY,
+        given,
+        singly=singly,
+        hidden_until=words.dialect.quote(column.name),
+        due=words.dialect.later(column, due) if by_database else due,
+        let_go=also(let_go),
+    )
 
 
-def _park(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement | None:
+def _park(
+    words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False
+) -> Statement | None:
     error = words.spec.role(Role.ERROR)
     if error is None:
         return None
-    return words.settlement("park", PARK, {**held, "error": error}, error=words.bare(Role.ERROR), let_go=also(let_go))
+    given = {**held, "error": error}
+    return words.settlement("park", PARK, given, singly=singly, error=words.bare(Role.ERROR), let_go=also(let_go))
 
 
 def _marked(words: Words) -> list[str]:

@@ -120,14 +120,16 @@ class Words:
             writes=writes,
         )
 
-    def given(self, name: str) -> str:
-        """The value of a given column."""
-        return f"given.{name}" if self.dialect.given({"id": self.spec.id}) else f":{name}"
+    def given(self, name: str, *, singly: bool = False) -> str:
+        """The value of a given column; `singly`: of the one row."""
+        return f":{name}" if singly or not self.dialect.given({"id": self.spec.id}) else f"given.{name}"
 
-    def settlement(self, name: str, template: str, given: Mapping[str, ColumnSpec], **fragments: str) -> Statement:
-        """A statement over given rows; `{given_x}` is the value of the given column x."""
-        source = self.dialect.given(given)
-        words = {f"given_{key}": self.given(key) for key in given}
+    def settlement(
+        self, name: str, template: str, given: Mapping[str, ColumnSpec], *, singly: bool = False, **fragments: str
+    ) -> Statement:
+        """A statement over given rows, or over one; `{given_x}` is the value of the given column x."""
+        source = "" if singly else self.dialect.given(given)
+        words = {f"given_{key}": self.given(key, singly=singly) for key in given}
         spec = self.spec.role(Role.LEASE)
         fence = f"AND {self.qualified(spec)} = {words['given_token']}" if spec and "token" in given else ""
         return statement(
@@ -143,7 +145,7 @@ class Words:
                 **fragments,
             },
             placeholder=self.dialect.placeholder,
-            given=tuple(given),
+            given=() if singly else tuple(given),
             width=1,
         )
 

@@ -33,6 +33,7 @@ BEGINS = {
     "SERIALIZABLE": "BEGIN ISOLATION LEVEL SERIALIZABLE",
 }
 COMMIT = "COMMIT"
+COMMIT_AND_CHAIN = "COMMIT AND CHAIN"
 ROLLBACK = b"ROLLBACK"
 
 # Both for the transaction only, so that nothing is left behind on a connection that is lent.
@@ -241,7 +242,13 @@ def _said(call: Call) -> Said:
 def _said_step(step: Step) -> Said:
     if isinstance(step, Call):
         return _said(step)
-    return (BEGINS[step.isolation] if isinstance(step, Begin) else COMMIT).encode(), ()
+    return _words(step).encode(), ()
+
+
+def _words(step: Begin | Commit) -> str:
+    if isinstance(step, Begin):
+        return BEGINS[step.isolation]
+    return COMMIT_AND_CHAIN if step.chain else COMMIT
 
 
 def _together(
@@ -288,7 +295,7 @@ def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> It
         elif framing and not isinstance(step, Call):
             framing = False
             yield ((COMMIT, ()),)
-        held = held if isinstance(step, Call) else isinstance(step, Begin)
+        held = held if isinstance(step, Call) else isinstance(step, Begin) or step.chain
         yield step
     if framing:
         yield ((COMMIT, ()),)
@@ -305,9 +312,10 @@ def _start_all(
         if isinstance(step, Call):
             calls.append((step, _start(driver, step)))
         elif isinstance(step, Commit):
-            commits.append(Cursor(driver).execute(COMMIT.encode(), (), binary=True))
+            commits.append(Cursor(driver).execute(_words(step).encode(), (), binary=True))
+            _say(driver, within if step.chain else ())
         elif isinstance(step, Begin):
-            _say(driver, [(BEGINS[step.isolation], ()), *within])
+            _say(driver, [(_words(step), ()), *within])
         else:
             _say(driver, step)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
+from sqlqueue.column import Role
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec
@@ -24,7 +25,7 @@ from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look
 from sqlqueue.strategies.settling import Settling, missing
 from sqlqueue.strategies.taking import take
-from sqlqueue.strategies.waiting import unless_passed_over
+from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
 from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
@@ -33,15 +34,8 @@ log = logging.getLogger("sqlqueue")
 # off between this statement's beginning and its lock is not taken. The key's number comes back in any case, for then
 # its lock must be released. No more locks are taken than asked for: the server tries candidates until it has them.
 CLAIM = """
-WITH held AS MATERIALIZED (
-    {locked_numbers}
-),
-candidates AS MATERIALIZED (
-    SELECT {id} AS id, {number} AS number FROM {table}
-    JOIN (
-        {waiting}
-    ) AS waiting ON {id} = waiting.id
-    ORDER BY {claim_order}
+WITH {held}candidates AS MATERIALIZED (
+    {candidates}
 ),
 locked AS MATERIALIZED (
     SELECT id, number FROM candidates
@@ -56,6 +50,24 @@ CROSS JOIN locked
 LEFT JOIN taken ON TRUE
 """
 
+# What every session of the database holds takes three times as long to find out as to try some locks in vain, so this
+# is done where those that were tried were all held.
+HELD = """
+held AS MATERIALIZED (
+    {locked_numbers}
+),
+
+"""
+
+# Where rows are not found in one walk.
+CANDIDATES = """
+SELECT {id} AS id, {number} AS number FROM {table}
+JOIN (
+    {waiting}
+) AS waiting ON {id} = waiting.id
+ORDER BY {claim_order}
+"""
+
 NOT_HELD = "{number} NOT IN (SELECT number FROM held)"
 NOT_HELD_NOW = "{number} NOT IN ({locked_numbers})"
 
@@ -64,23 +76,38 @@ SELECT {unlock} AS unlocked
 """
 
 #: Candidates of one claim: others may lock some between the statement's beginning and its own try.
-CANDIDATES = 32
+MOST = 32
+
+#: Claims in a row that look past held keys at once, after one that had to; fewer where they find nothing there.
+PAST = 32
 
 #: Looks for another row where one was worked off before its lock was taken.
 TRIES = 10
 
 
-def _take(words: Words, reading: Reading, capped: bool, number: str, name: str, rows: str) -> Statement:
+def _candidates(words: Words, number: str, conditions: Sequence[str]) -> str:
+    names = {"id": words.column(Role.ID), "number": number}
+    if found_in_one_walk(words):
+        select = fill("{id} AS id, {number} AS number", names)
+        return waiting_rows(words, select, MOST, conditions, locked=False)
+    shape = {
+        **names,
+        "table": words.dialect.table(words.spec),
+        "waiting": waiting(words, MOST, conditions, locked=False),
+        "claim_order": ", ".join(words.order()),
+    }
+    return fill(CANDIDATES, shape)
+
+
+def _take(words: Words, reading: Reading, capped: bool, held: str, name: str, rows: str) -> Statement:
     dialect = words.dialect
     names = [f"c{place}" for place in range(reading.width)]
     return words.statement(
         name,
         CLAIM,
         width=reading.width + 1,
-        locked_numbers=dialect.locked_numbers,
-        number=number,
-        waiting=rows,
-        claim_order=", ".join(words.order()),
+        held=held,
+        candidates=rows,
         try_lock=dialect.try_lock("number"),
         names=", ".join(names),
         taken=take(words, reading, capped=capped, candidate="(SELECT locked.id FROM locked)"),
@@ -113,19 +140,21 @@ class Advisory:
         self._group = group
         number = dialect.number_of(words.lock_key())
         passing = [unless_passed_over(words)] if by_key else []
-        self._scan = InOrder(
+        rows, take = partial(_candidates, words, number), partial(_take, words, self._reading, cap is not None)
+        locked = {"number": number, "locked_numbers": dialect.locked_numbers}
+        self._near = InOrder(
+            words, self._reading, name="claim by advisory lock", rows=rows, take=partial(take, ""), free=passing
+        )
+        self._past = InOrder(
             words,
             self._reading,
-            partial(_take, words, self._reading, cap is not None, number),
-            "claim by advisory lock",
-            most=CANDIDATES,
-            free=[fill(NOT_HELD, {"number": number}), *passing],
-            free_now=[
-                fill(NOT_HELD_NOW, {"number": number, "locked_numbers": dialect.locked_numbers}),
-                *passing,
-            ],
-            locked=False,
+            name="claim by advisory lock, past those held",
+            rows=rows,
+            take=partial(take, fill(HELD, locked)),
+            free=[fill(NOT_HELD, locked), *passing],
+            free_now=[fill(NOT_HELD_NOW, locked), *passing],
         )
+        self._begin_past = 0
         self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap)
         self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
         self._unlock = words.statement("unlock", UNLOCK, width=1, unlock=dialect.unlock(":number"))
@@ -134,10 +163,11 @@ class Advisory:
 
     @property
     def claim(self) -> Statement:
-        return self._scan.claim
+        return self._near.claim
 
     def statements(self) -> Sequence[Statement]:
-        return [*self._scan.statements(), self._unlock, self._unfinished, *self._settling.statements()]
+        found = [self._near.claim, *self._near.onward, *self._past.statements()]
+        return [*found, self._unlock, self._unfinished, *self._settling.statements()]
 
     def turn(
         self,
@@ -152,10 +182,12 @@ class Advisory:
         settling = self._settling.calls(settlements, values, now)
         for claim, settlement in settlements:
             if settlement.move is Move.RETRY:
-                self._scan.again(claim)
+                self._near.again(claim)
+                self._past.again(claim)
         steps: list[Step] = [Begin(), *(call for call, _ in settling), COMMIT] if settling else []
         unlocking = [self._release(claim) for claim, _ in settlements]
-        look = self._scan.look(values, 1, now) if limit else None
+        scan = self._past if self._begin_past else self._near
+        look = scan.look(values, 1, now) if limit else None
         steps += [*unlocking, *(look.calls if look else ())]
         try:
             results = self._send(connection, steps, settles=bool(settling))
@@ -168,7 +200,7 @@ class Advisory:
             log.warning("queue %s: an advisory lock was not released; its connection is closed", self._name)
             connection.close()
             return self._told((), settling, results)
-        claims = self._found(connection, look, results[len(settling) + len(unlocking) :], now) if look else ()
+        claims = self._found(connection, scan, look, results[len(settling) + len(unlocking) :], now) if look else ()
         return self._told(claims, settling, results)
 
     @staticmethod
@@ -183,17 +215,25 @@ class Advisory:
                 connection.close()
         return results
 
-    def _found(self, connection: Session, look: Look, results: Sequence[Sequence[Row]], now: datetime) -> list[Claim]:
+    def _found(
+        self, connection: Session, scan: InOrder, look: Look, results: Sequence[Sequence[Row]], now: datetime
+    ) -> list[Claim]:
         """The claim that the looks find, until one is found or the queue is at its end."""
+        begun = scan
         for _ in range(TRIES):
             rows = results[-1]
             if rows and rows[0][self._reading.id_at] is not None:
-                self._scan.claimed(rows, look, now)
+                scan.claimed(rows, look, now)
+                # Where rows stand behind many whose keys are held, the next claims look past those at once.
+                self._begin_past = PAST if scan is not begun else max(0, self._begin_past - 1)
                 return self._reading.claims(rows, token=rows[0][-1])
-            further = look if rows else self._scan.further(look, results)
+            further = look if rows else scan.further(look, results)
             if further is None:
-                self._scan.claimed((), look, now)
-                return []
+                scan.claimed((), look, now)
+                if scan is self._past:
+                    return []
+                scan = self._past
+                further = scan.look(look.values, 1, now)
             look = further
             # One that was worked off before its lock was taken is let go.
             vain = [Call(self._unlock, {"number": row[-1]}) for row in rows]
@@ -224,7 +264,7 @@ class Advisory:
         connection.close()
 
     def look_ahead(self, connection: Session, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
-        (rows,) = connection.run([Call(self._scan.ahead, self._binding.values(now, pass_over))])
+        (rows,) = connection.run([Call(self._past.ahead, self._binding.values(now, pass_over))])
         return self._read_ahead(rows)
 
     def unfinished(self, connection: Session, id: object) -> bool:

@@ -76,7 +76,7 @@ class ByFunction:
             width=2,
             writes=False,
             key=key,
-            waiting=waiting(words, LONGEST_LOOK, *free, locked=False),
+            waiting=waiting(words, LONGEST_LOOK, free, locked=False),
             claim_order=", ".join(words.order()),
         )
         self._take = words.statement(

@@ -24,7 +24,7 @@ from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Scan
 from sqlqueue.strategies.settling import Settling, missing
-from sqlqueue.strategies.waiting import unleased, unless_passed_over
+from sqlqueue.strategies.waiting import unleased, unless_passed_over, waiting
 from sqlqueue.words import Words, also
 
 # Rows are locked first, in claim order and passing over those that others have locked, and then updated: a bare
@@ -105,7 +105,7 @@ class Lease:
         self._scan: Scan = (
             Lines(words, self._reading, take, name, most=most, free=free, own_shown=False)
             if spec.line
-            else InOrder(words, self._reading, take, name, most=most, free=free)
+            else InOrder(words, self._reading, name=name, rows=partial(waiting, words, most), take=take, free=free)
         )
         self._settling = Settling(words, by_lease(words), cap=cap, precision=precision)
         self._binding = Binding(words, group=group, cap=cap)

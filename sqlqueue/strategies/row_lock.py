@@ -12,7 +12,7 @@ from functools import partial
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec
-from sqlqueue.sql import COMMIT, Begin, Call, Statement, Step
+from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, Begin, Call, Statement, Step
 from sqlqueue.statements import by_row_lock, unfinished
 from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
@@ -22,7 +22,7 @@ from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look, Scan
 from sqlqueue.strategies.settling import Settling, missing
-from sqlqueue.strategies.waiting import unless_passed_over
+from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
 from sqlqueue.words import Words, every
 
 # The rows are found and locked first, and then read: what the lock waited for may have changed them. Why two limits
@@ -50,15 +50,17 @@ WHERE {id} = :id AND {unfinished}
 CLEARED = "{attempt} >= :cap"
 
 
-def _take(words: Words, reading: Reading, counted: str | None, name: str, rows: str) -> Statement:
-    return words.statement(
-        name,
-        CLAIM,
-        width=reading.width,
-        waiting=rows,
-        returned=reading.select(counted),
-        skip_locked=words.dialect.skip_locked,
-    )
+# Where rows are claimed one at a time and found in one walk, that is all.
+ONE = "{rows}"
+
+
+def _take(words: Words, width: int, returned: str, name: str, rows: str) -> Statement:
+    lock = words.dialect.skip_locked
+    return words.statement(name, CLAIM, width=width, waiting=rows, returned=returned, skip_locked=lock)
+
+
+def _take_one(words: Words, width: int, name: str, rows: str) -> Statement:
+    return words.statement(name, ONE, width=width, rows=rows)
 
 
 class RowLock:
@@ -85,14 +87,17 @@ class RowLock:
         self._begin = Begin(words.spec.isolation.upper()) if words.spec.isolation else Begin()
         counted = count(words, capped=cap is not None, cleared=CLEARED)
         free = [unless_passed_over(words)] if by_key else []
-        take = partial(_take, words, self._reading, counted)
+        returned = self._reading.select(counted)
+        take = partial(_take, words, self._reading.width, returned)
         name = "claim by row lock"
         # A row that a row lock holds cannot be told from one that is free, but for the try to lock it.
-        self._scan: Scan = (
-            Lines(words, self._reading, take, name, most=most, free=free, own_shown=True)
-            if words.spec.line
-            else InOrder(words, self._reading, take, name, most=most, free=free, own_shown=True)
-        )
+        if words.spec.line:
+            self._scan: Scan = Lines(words, self._reading, take, name, most=most, free=free, own_shown=True)
+        else:
+            rows = partial(waiting, words, most)
+            if most == 1 and found_in_one_walk(words):
+                rows, take = partial(waiting_rows, words, returned, 1), partial(_take_one, words, self._reading.width)
+            self._scan = InOrder(words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True)
         self._settling = Settling(words, by_row_lock(words), cap=cap)
         self._binding = Binding(words, group=group, cap=cap)
         self._unfinished = unfinished(words)
@@ -126,13 +131,15 @@ class RowLock:
         for claim, settlement in settlements:
             if settlement.move is Move.RETRY:
                 self._scan.again(claim)
-        steps: list[Step] = [call for call, _ in settling]
-        if settling:
-            steps.append(COMMIT)
-        elif settlements:
+        if settlements and not settling:
             connection.roll_back()  # they go back, which writes nothing
         look = self._scan.look(values, limit, now) if limit else None
-        steps += [self._begin, *look.calls] if look else []
+        steps: list[Step] = [call for call, _ in settling]
+        if settling:
+            steps.append(COMMIT_AND_CHAIN if look else COMMIT)
+        elif look:
+            steps.append(self._begin)
+        steps += look.calls if look else ()
         try:
             results = connection.send(steps) if steps else []
         except AfterCommit as after:
@@ -149,18 +156,17 @@ class RowLock:
         further = self._scan.further(look, results)
         while further is not None:
             look = further
-            found = connection.send(self._on(connection, rows, look.calls))
+            found = connection.send(self._on(rows, look.calls))
             rows += found[-1]
             further = self._scan.further(look, found)
         if not rows:
             self._end(connection)
         return self._reading.claims(self._scan.claimed(rows, look, now))
 
-    def _on(self, connection: Session, rows: Sequence[Row], calls: Sequence[Call]) -> Sequence[Step]:
-        """To look on: in the transaction that holds rows already, else in a new one."""
-        if rows:
-            return calls
-        return [COMMIT, self._begin, *calls]
+    @staticmethod
+    def _on(rows: Sequence[Row], calls: Sequence[Call]) -> Sequence[Step]:
+        """To look on: in the transaction that holds rows already, else in a new one, without what this one guards."""
+        return calls if rows else [COMMIT_AND_CHAIN, *calls]
 
     @staticmethod
     def _end(connection: Session) -> None:

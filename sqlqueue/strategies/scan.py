@@ -14,12 +14,15 @@ from sqlqueue.strategies.ahead import look_ahead
 from sqlqueue.strategies.base import Claim
 from sqlqueue.strategies.bookmark import Bookmark, Position
 from sqlqueue.strategies.reading import Reading
-from sqlqueue.strategies.waiting import onward, waiting
+from sqlqueue.strategies.waiting import onward
 from sqlqueue.words import Words
 
-#: Makes a strategy's claim: of the statement's name and a SELECT of the ids that it may take, locked where the
-#: database has row locks, at least `:limit` of them where there are.
+#: Makes a strategy's claim: of the statement's name and a SELECT of what it may take, in claim order and locked where
+#: the database has row locks, at least `:limit` of them where there are.
 Take = Callable[[str, str], Statement]
+
+#: Makes that SELECT, of rows that meet all of these conditions.
+Rows = Callable[[Sequence[str]], str]
 
 
 @attrs.frozen
@@ -72,37 +75,40 @@ class Scan(Protocol):
 class InOrder:
     """The claim order over the whole queue, with a bookmark where walking from the start would cost more.
 
-    `most`: rows that one claim takes at most. `free`: the strategy's conditions, in a claim, for rows in nobody's
-    hands; `free_now`: the same in a statement by itself. `locked`: whether the rows are locked as they are found.
-    `own_shown`: whether rows in this consumer's hands look free.
+    `free`: the strategy's conditions, in a claim, for rows in nobody's hands; `free_now`: the same in a statement by
+    itself. `own_shown`: whether rows in this consumer's hands look free.
     """
 
     def __init__(
         self,
         words: Words,
         reading: Reading,
-        take: Take,
-        name: str,
         *,
-        most: int,
+        name: str,
+        rows: Rows,
+        take: Take,
         free: Sequence[str],
         free_now: Sequence[str] | None = None,
-        locked: bool = True,
         own_shown: bool = False,
     ) -> None:
         spec, dead_rows = words.spec, words.dialect.capabilities.dead_rows
         self._reading = reading
-        self.claim = take(name, waiting(words, most, *free, locked=locked))
+        self.claim = take(name, rows(free))
         self._onward: Statement | None = None
         if not spec.has(Role.PRIORITY) and (dead_rows or not spec.has(Role.RETRY_AFTER)):
-            self._onward = take(f"{name}, onward", waiting(words, most, *free, onward(words), locked=locked))
+            self._onward = take(f"{name}, onward", rows([*free, onward(words)]))
         self.ahead = look_ahead(words, free=free if free_now is None else free_now, own_shown=own_shown)
         self._by_id = not spec.has(Role.RETRY_AFTER)
         self._bookmark = Bookmark(backlog=dead_rows)
         self._lock = Lock()
 
     def statements(self) -> Sequence[Statement]:
-        return [one for one in (self.claim, self._onward, self.ahead) if one is not None]
+        return [self.claim, *self.onward, self.ahead]
+
+    @property
+    def onward(self) -> Sequence[Statement]:
+        """The claim that begins at the bookmark, where there is one."""
+        return [self._onward] if self._onward is not None else []
 
     def look(self, values: Mapping[str, Any], limit: int, now: datetime) -> Look:
         position = None

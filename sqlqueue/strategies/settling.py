@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import attrs
-
 from sqlqueue.clock import LONGEST_DELAY, DatabaseClock
 from sqlqueue.column import Role
 from sqlqueue.dialect import Row
@@ -37,12 +35,19 @@ class Settling:
         self._encode_lease = words.encoder(Role.LEASE)
 
     def statements(self) -> Sequence[Statement]:
-        return [one for one in attrs.astuple(self._settlements, recurse=False) if one is not None]
+        settle = self._settlements
+        return [one for one in (settle.finish, settle.retry, settle.park, settle.release) if one is not None]
 
     def calls(
         self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
     ) -> list[tuple[Call, list[Claim]]]:
         """The calls, each with the claims that it settles; a move that writes nothing has none."""
+        if self._settlements.singly:
+            return [
+                (self._call_singly(statement, claim, settlement, values, now), [claim])
+                for claim, settlement in settlements
+                if (statement := self._statement(settlement.move)) is not None
+            ]
         by_move: dict[Move, list[Pair]] = {}
         for claim, settlement in settlements:
             by_move.setdefault(settlement.move, []).append((claim, settlement))
@@ -69,6 +74,12 @@ class Settling:
             value = self._value(name, now)
             given[name] = [value(claim, settlement) for claim, settlement in settled]
         return Call(statement, given)
+
+    def _call_singly(
+        self, statement: Statement, claim: Claim, settlement: Settlement, values: Mapping[str, Any], now: datetime
+    ) -> Call:
+        given = {name: self._value(name, now)(claim, settlement) for name in statement.parameters if name not in values}
+        return Call(statement, {**values, **given})
 
     def _value(self, name: str, now: datetime) -> Callable[[Claim, Settlement], Any]:
         """What the given column of that name holds."""

@@ -8,7 +8,7 @@ from sqlqueue.strategies.levels import by_level, has_levels, in_levels
 from sqlqueue.words import Words, also, every
 
 WAITING = """
-SELECT {id} AS id{keys} FROM {table}
+SELECT {select} FROM {table}
 WHERE {claimable}
 ORDER BY {claim_order}
 LIMIT {most}
@@ -67,7 +67,7 @@ def claimable(words: Words) -> list[str]:
     return [*words.unfinished(), f"({' OR '.join(due)})" if len(due) > 1 else due[0]]
 
 
-def waiting(words: Words, most: int, *conditions: str, locked: bool = True) -> str:
+def waiting(words: Words, most: int, conditions: Sequence[str], *, locked: bool = True) -> str:
     """The ids of the first `most` rows, in claim order, that are due and meet the strategy's `conditions`.
 
     `locked`: where the database has row locks, they are locked and those that others have locked passed over.
@@ -78,20 +78,44 @@ def waiting(words: Words, most: int, *conditions: str, locked: bool = True) -> s
     return by_level(words, _in_order(words, most, words.order()[1:], [in_levels(words), *conditions], locked), most)
 
 
+def found_in_one_walk(words: Words) -> bool:
+    """Whether one walk along the index finds the rows in claim order."""
+    return not has_levels(words) and len(_due_ranges(words)) == 1
+
+
+def waiting_rows(words: Words, select: str, most: int, conditions: Sequence[str], *, locked: bool = True) -> str:
+    """As `waiting`, where rows are found in one walk, but with what `select` lists of each."""
+    return fill(
+        WAITING,
+        {
+            "table": words.dialect.table(words.spec),
+            "select": select,
+            "claimable": every([*claimable(words), *conditions]),
+            "claim_order": ", ".join(words.order()),
+            "most": str(most),
+            "skip_locked": words.dialect.skip_locked if locked else "",
+        },
+    )
+
+
+def _due_ranges(words: Words) -> Sequence[str | None]:
+    spec = words.spec.role(Role.RETRY_AFTER)
+    if spec is None:
+        return (None,)
+    return words.dialect.due(words.moment(Role.RETRY_AFTER), spec, words.now(Role.RETRY_AFTER))
+
+
 def _in_order(words: Words, most: int, order: Sequence[str], conditions: Sequence[str], locked: bool) -> str:
-    due_spec = words.spec.role(Role.RETRY_AFTER)
-    ranges: tuple[str | None, ...] = (None,)
-    if due_spec is not None:
-        ranges = words.dialect.due(words.moment(Role.RETRY_AFTER), due_spec, words.now(Role.RETRY_AFTER))
+    ranges = _due_ranges(words)
     names = [f"key_{number}" for number in range(len(order) - 1)]
+    keys = [f"{key} AS {name}" for key, name in zip(order, names, strict=False)]
     merge = len(ranges) > 1
     selects = [
         fill(
             WAITING,
             {
                 "table": words.dialect.table(words.spec),
-                "id": words.column(Role.ID),
-                "keys": also([f"{key} AS {name}" for key, name in zip(order, names, strict=False)]) if merge else "",
+                "select": f"{words.column(Role.ID)} AS id" + (also(keys) if merge else ""),
                 "claimable": every([*words.unfinished(), *([condition] if condition else []), *conditions]),
                 "claim_order": ", ".join(order),
                 "most": str(most),
