@@ -29,9 +29,11 @@ from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.queue import Queue
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.table import table
+from sqlqueue.unblocking import BlockedKey
 
 __all__ = [
     "AdvisoryLock",
+    "BlockedKey",
     "Broker",
     "BrokerClosed",
     "Clock",

@@ -1,6 +1,7 @@
 """Enqueue: a message becomes a row. And the one handler that works a queue's rows off."""
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -17,9 +18,13 @@ from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.statements import insert
+from sqlqueue.unblocking import BlockedKey, blocked_keys, skip
+from sqlqueue.words import Words
 
 if TYPE_CHECKING:
     from sqlqueue.broker import Broker
+
+log = logging.getLogger("sqlqueue")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,6 +131,41 @@ class Queue:
     @cached_property
     def _insert_only(self) -> Statement:
         return insert(self.broker.dialect, self.spec, self._rows.columns, returning=False)
+
+    # -- lines ------------------------------------------------------------------------------------------------
+
+    def blocked_keys(self) -> Sequence[BlockedKey]:
+        """The keys of a FIFO table that are held up: their front waits for its retry, or for its time, and all rows
+        behind it with it. In the order of the keys; reads one row for each key. A front that is in work holds up
+        nobody.
+
+        Where no `retry_after` column hides rows, the lease does, and a front in work cannot be told from one that
+        waits: both are listed. Raises `DeclarationError` for a table without FIFO lines.
+        """
+        self._open()
+        with self.broker.pool.connection() as ours:
+            return list(blocked_keys(ours, self._words, self.group))
+
+    def skip(self, id: Any, *, connection: Any = None) -> bool:
+        """Take a row that nobody works on out of its line, so that those behind it go on; whether there was such a row.
+
+        The row is parked where the table has an `error` column, else finished as an acknowledgement does. `connection`
+        as in `enqueue`. A row whose lease has not ended is left alone, as one in work. Raises `DeclarationError` for
+        rows that are held by advisory locks.
+        """
+        self._open()
+        if connection is not None:
+            return skip(self.broker.adopt(connection), self._words, self.group, id)
+        with self.broker.pool.connection() as ours:
+            skipped = skip(ours, self._words, self.group, id)
+        if skipped:
+            log.info("queue %s: row %r was skipped", self.name, id)
+            self.broker.wake(self)
+        return skipped
+
+    @cached_property
+    def _words(self) -> Words:
+        return Words(self.broker.dialect, self.spec, grouped=self.group is not None)
 
     # -- work -------------------------------------------------------------------------------------------------
 

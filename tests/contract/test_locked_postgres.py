@@ -2,10 +2,16 @@
 
 import pytest
 
-from sqlqueue.testing.contract import Database, RowLockContract
+from sqlqueue.testing.contract import Database, RowLockBlockedContract, RowLockContract
 
 
 class TestRowLocks(RowLockContract):
+    @pytest.fixture
+    def database(self, postgres_database: Database) -> Database:
+        return postgres_database
+
+
+class TestRowLockBlocked(RowLockBlockedContract):
     @pytest.fixture
     def database(self, postgres_database: Database) -> Database:
         return postgres_database

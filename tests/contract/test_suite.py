@@ -5,6 +5,7 @@ import sys
 
 from sqlqueue.testing import contract
 from tests.contract import (
+    test_blocked,
     test_capabilities,
     test_claims,
     test_clocks,
@@ -20,6 +21,7 @@ from tests.contract import (
 )
 
 MODULES = (
+    test_blocked,
     test_capabilities,
     test_claims,
     test_clocks,
@@ -46,4 +48,4 @@ def test_every_class_of_the_suite_runs_on_every_database_there_is() -> None:
     run = {
         base for module in MODULES for one in vars(module).values() if isinstance(one, type) for base in one.__bases__
     }
-    assert classes - run == {contract.RowLockContract}
+    assert classes - run == {contract.RowLockContract, contract.RowLockBlockedContract}

@@ -20,7 +20,9 @@
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
+    class TestBlocked(contract.BlockedContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
+    class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
 
 Read them in this order when something fails: the first try the border call by call, the later ones run consumers on
 it. The tables are made by the dialect's own DDL, and other programs write to them in plain SQL that any database takes:
@@ -28,6 +30,7 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 """
 
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
+from sqlqueue.testing.contract.blocked import BlockedContract, RowLockBlockedContract
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
 from sqlqueue.testing.contract.clocks import ClocksContract
@@ -44,6 +47,7 @@ from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
 
 __all__ = [
+    "BlockedContract",
     "CapabilitiesContract",
     "ClaimsContract",
     "ClocksContract",
@@ -56,6 +60,7 @@ __all__ = [
     "LeaseContract",
     "MomentsContract",
     "OrderContract",
+    "RowLockBlockedContract",
     "RowLockContract",
     "SchemaContract",
     "SettlingContract",
