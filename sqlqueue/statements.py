@@ -188,12 +188,12 @@ def by_advisory_lock(words: Words, *, capped: bool) -> Settlements:
     last worker was lost.
     """
     held = {"id": words.spec.id}
-    marked = [fill(MARK_SPENT, {"attempt": words.bare(Role.ATTEMPT), "counted": words.column(Role.ATTEMPT)})]
+    marked = _marked_spent(words) if capped else []
     given_back = [*_uncounted(words), *words.not_running()]
     return Settlements(
         finish=_finish(words, held, words.not_running()),
         retry=_retry(words, held, words.not_running(), None),
-        park=_park(words, held, [*(marked if capped else []), *words.not_running()]),
+        park=_park(words, held, [*marked, *words.not_running()]),
         release=words.settlement("release", RELEASE, held, given_back=", ".join(given_back)) if given_back else None,
     )
 
@@ -230,6 +230,10 @@ def _park(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str]) -
     if error is None:
         return None
     return words.settlement("park", PARK, {**held, "error": error}, error=words.bare(Role.ERROR), let_go=also(let_go))
+
+
+def _marked_spent(words: Words) -> list[str]:
+    return [fill(MARK_SPENT, {"attempt": words.bare(Role.ATTEMPT), "counted": words.column(Role.ATTEMPT)})]
 
 
 def _uncounted(words: Words) -> list[str]:
