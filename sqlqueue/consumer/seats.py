@@ -28,7 +28,7 @@ from sqlqueue.consumer.report import Report
 from sqlqueue.consumer.seat import Seat
 from sqlqueue.consumer.turning import OnStop, Workers
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Seated
+from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Seated, Settlement
 
 #: Seconds to wait for one of the pool's connections.
 PATIENCE = 10.0
@@ -157,9 +157,9 @@ class Seats:
 
     # -- a seat's turns ---------------------------------------------------------------------------------------
 
-    def may_go_on(self) -> bool:
-        """Whether a seat that is done may claim again at once, on the connection that it has."""
-        if self.stopping or self.shared.budget.slots.wanted(self.shared.queue):
+    def may_go_on(self, settlement: Settlement) -> bool:
+        """Whether a seat that settles so may claim again at once, on the connection that it has."""
+        if self._pauses(settlement) or self.stopping or self.shared.budget.slots.wanted(self.shared.queue):
             return False
         return not self._pace.held_back(monotonic())
 
@@ -237,16 +237,20 @@ class Seats:
             elif self._keys is not None:
                 self._keys.dropped(one.work) if settlement.move is Move.RELEASE else self._keys.settled(one.work)
             if again:
-                self._due(settlement.due)
+                self._due(settlement)
             elif self.shared.frees_others:
                 self._pace.wake(monotonic())
         self._works_again()
         self.report.settle(one, gone=gone)
 
-    def _due(self, due: datetime | None) -> None:
-        due_in = 0.0 if due is None else (due - self.shared.now()).total_seconds()
+    def _pauses(self, settlement: Settlement) -> bool:
+        """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""
+        return settlement.move is Move.RETRY and settlement.due is not None and not self.shared.hides
+
+    def _due(self, settlement: Settlement) -> None:
+        due_in = 0.0 if settlement.due is None else (settlement.due - self.shared.now()).total_seconds()
         now = monotonic()
-        if due is not None and not self.shared.hides:
+        if self._pauses(settlement):
             self._pace.pause(now, min(due_in, self._pace.poll))
             self._warn_once(due_in)
             due_in = 0.0
