@@ -65,6 +65,10 @@ class Seat:
 
     def _turn(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         """Settle, claim, or both, in one round trip; the row claimed."""
+        with self.seats.in_hand.turn(look) as may_look:
+            return self._turn_now(connection, finished, look=may_look)
+
+    def _turn_now(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         seats, shared = self.seats, self.seats.shared
         wakes, pass_over = seats.begin_look() if look else (0, NOBODY)
         settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []

@@ -6,7 +6,7 @@ empty queue costs one look. What the seats of a queue share is decided under one
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from queue import Empty, SimpleQueue
@@ -20,6 +20,7 @@ from sqlqueue.consumer.budget import Budget, BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
 from sqlqueue.consumer.handlers import Finished, Runner, Work
 from sqlqueue.consumer.horizon import Horizon
+from sqlqueue.consumer.in_hand import InHand
 from sqlqueue.consumer.inbox import LONGEST
 from sqlqueue.consumer.keys import Keys
 from sqlqueue.consumer.outage import Outage
@@ -32,6 +33,9 @@ from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Seated, Sett
 
 #: Seconds to wait for one of the pool's connections.
 PATIENCE = 10.0
+
+#: Seconds that a broker's close waits for claims and settlements under way.
+LAST_SETTLEMENT = 5.0
 
 
 @attrs.define(eq=False)
@@ -70,8 +74,7 @@ class Seats:
         self._looking: Seat | None = None
         self._resting = self._rung = 0
         self._wakes, self._looked = 0, -1
-        self._in_work: dict[Work, Connection] = {}
-        self._settling = 0
+        self.in_hand = InHand()
         self._stopping = self._giving_up = False
         self._warned = False
 
@@ -95,10 +98,13 @@ class Seats:
         self._giving_up = True
         self.stop()
 
+    def let_go(self) -> None:
+        self._give_back(self.in_hand.close(LAST_SETTLEMENT))
+
     def join(self, timeout: float) -> bool:
         self.shared.budget.rouse()
         if self._giving_up:
-            self._give_back()
+            self._give_back(self.in_hand.take_all())
         return not self._workers.running(timeout) or (self._giving_up and not self.held)
 
     def running(self, timeout: float) -> int:
@@ -114,7 +120,7 @@ class Seats:
 
     @property
     def held(self) -> int:
-        return len(self._in_work) + self._settling
+        return len(self.in_hand)
 
     # -- a worker's loop --------------------------------------------------------------------------------------
 
@@ -175,8 +181,8 @@ class Seats:
 
     def found(self, work: Work, connection: Connection, seat: Seat) -> None:
         """A look found a row: there may be more, for another worker."""
-        with self._lock:  # decided: the row is in work, and who looks next
-            self._in_work[work] = connection
+        self.in_hand.begin(work, connection)
+        with self._lock:  # decided: who looks next
             if self._keys is not None:
                 self._keys.claimed(work)
             self._pace.full(monotonic())
@@ -212,17 +218,14 @@ class Seats:
     @property
     def held_unseen(self) -> int:
         """Rows in work that a look takes for due: those that it does not pass over by their keys."""
-        if self._keys is None:
-            return len(self._in_work)
-        return sum(work.key is None for work in tuple(self._in_work))
+        in_work = self.in_hand.in_work
+        return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
 
     # -- settling ---------------------------------------------------------------------------------------------
 
     def take_back(self, work: Work) -> bool:
         """A handler is done; False where its row was given back meanwhile."""
-        with self._lock:  # decided: who settles the row
-            mine = self._in_work.pop(work, None) is not None
-            self._settling += mine
+        mine = self.in_hand.take(work)
         if not mine:
             self.report.late(work)
         return mine
@@ -231,7 +234,6 @@ class Seats:
         settlement = one.verdict.settlement
         again = settlement.move is Move.RETRY and not gone
         with self._lock:  # decided: what the row's key, and the next look, wait for
-            self._settling -= 1
             if self._keys is not None and again:
                 self._keys.retried(one.work, settlement.due)
             elif self._keys is not None:
@@ -242,6 +244,7 @@ class Seats:
                 self._pace.wake(monotonic())
         self._works_again()
         self.report.settle(one, gone=gone)
+        self.in_hand.done()
 
     def _pauses(self, settlement: Settlement) -> bool:
         """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""
@@ -266,19 +269,15 @@ class Seats:
 
     def lose(self, work: Work) -> None:
         """The row could not be settled: it returns to the queue as it is."""
-        with self._lock:  # decided: it is out of hand
-            self._settling -= 1
-            if self._keys is not None:
+        if self._keys is not None:
+            with self._lock:  # decided: its key is free
                 self._keys.dropped(work)
         work.delivery.lose()
         self.report.late(work)
+        self.in_hand.done()
 
-    def _give_back(self) -> None:
+    def _give_back(self, taken: Sequence[tuple[Work, Connection]]) -> None:
         """Give back what handlers are still at; what they still do comes too late."""
-        with self._lock:  # decided: who settles these rows
-            taken = list(self._in_work.items())
-            self._in_work.clear()
-            self._settling += len(taken)
         for work, connection in taken:
             Seat(self, lambda error: None).give_back(work, connection)
 

@@ -177,6 +177,11 @@ class Subscription:
         if self._turning is not None:
             self._turning.give_up()
 
+    def let_go(self) -> None:
+        """The broker is being closed: hold nothing that its end would take from us."""
+        if self._turning is not None:
+            self._turning.let_go()
+
     def join(self, timeout: float) -> bool:
         """Wait until everything in hand is settled or given back; whether it is."""
         return self.turning.join(timeout)
