@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Condition, RLock
+from threading import Condition
 
 from sqlqueue.consumer.handlers import Work
 from sqlqueue.dialect import Connection
@@ -15,7 +15,7 @@ class InHand:
         self._in_work: dict[Work, Connection] = {}
         self._settling = self._turning = 0
         self._closed = False
-        self._changed = Condition(RLock())
+        self._changed = Condition()
 
     def __len__(self) -> int:
         return len(self._in_work) + self._settling
@@ -48,13 +48,6 @@ class InHand:
             self._settling += mine
             return mine
 
-    def take_all(self) -> Sequence[tuple[Work, Connection]]:
-        with self._changed:  # decided: who settles these rows
-            taken = list(self._in_work.items())
-            self._in_work.clear()
-            self._settling += len(taken)
-            return taken
-
     def done(self) -> None:
         """A row that was taken out of work is settled, or lost."""
         with self._changed:  # decided: whether whoever waits may go on
@@ -66,4 +59,7 @@ class InHand:
         with self._changed:  # decided: who settles what is left
             self._closed = True
             self._changed.wait_for(lambda: not (self._turning or self._settling), timeout)
-            return self.take_all()
+            taken = list(self._in_work.items())
+            self._in_work.clear()
+            self._settling += len(taken)
+            return taken

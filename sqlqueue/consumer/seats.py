@@ -8,17 +8,14 @@ empty queue costs one look. What the seats of a queue share is decided under one
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
 from typing import Any
 
-import attrs
-
-from sqlqueue.consumer.budget import Budget, BudgetSpent
+from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
-from sqlqueue.consumer.handlers import Finished, Runner, Work
+from sqlqueue.consumer.handlers import Finished, Work
 from sqlqueue.consumer.horizon import Horizon
 from sqlqueue.consumer.in_hand import InHand
 from sqlqueue.consumer.inbox import LONGEST
@@ -27,32 +24,16 @@ from sqlqueue.consumer.outage import Outage
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.report import Report
 from sqlqueue.consumer.seat import Seat
+from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Workers
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Seated, Settlement
+from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Settlement
 
 #: Seconds to wait for one of the pool's connections.
 PATIENCE = 10.0
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0
-
-
-@attrs.define(eq=False)
-class Shared:
-    """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
-    `frees_others`: whether rows wait for others to be settled."""
-
-    queue: str
-    strategy: Seated
-    budget: Budget
-    now: Callable[[], datetime]
-    classify: Callable[[BaseException], Trouble]
-    runner: Runner
-    hides: bool
-    one_at_a_time: bool
-    frees_others: bool
-    certain: Callable[[], bool]
 
 
 class Seats:
@@ -103,9 +84,10 @@ class Seats:
 
     def join(self, timeout: float) -> bool:
         self.shared.budget.rouse()
-        if self._giving_up:
-            self._give_back(self.in_hand.take_all())
-        return not self._workers.running(timeout) or (self._giving_up and not self.held)
+        if not self._giving_up:
+            return not self._workers.running(timeout)
+        self._give_back(self.in_hand.close(timeout))
+        return not self.held
 
     def running(self, timeout: float) -> int:
         return self._workers.running(timeout)

@@ -19,7 +19,8 @@ from sqlqueue.consumer.notices import Notices
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.pump import Pump
 from sqlqueue.consumer.pumping import Pumping
-from sqlqueue.consumer.seats import Seats, Shared
+from sqlqueue.consumer.seats import Seats
+from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Hint

@@ -20,7 +20,6 @@ from sqlqueue.testing.contract.tables import CountedJob, Job, KeptJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
 
-
 #: Under a row lock nobody else can lock a row in work.
 HOLDS_NO_TRANSACTION = pytest.mark.parametrize("strategy", [LEASE, ADVISORY_LOCK], indirect=True)
 

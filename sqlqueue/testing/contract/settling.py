@@ -37,7 +37,13 @@ class SettlingContract(Contract):
 
     @pytest.mark.parametrize("outcome", [None, Drop("not wanted")], ids=["ack", "drop"])
     def test_a_finished_row_stays_with_the_time_where_a_column_keeps_it(
-        self, database: Database, broker: Broker, strategy: str, stranger: Stranger, clock: ManualClock, outcome: Outcome
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        stranger: Stranger,
+        clock: ManualClock,
+        outcome: Outcome,
     ) -> None:
         """SUITE 79"""
         queue = created(broker, held_by(strategy, FullJob), clock, group="mail")
@@ -79,7 +85,13 @@ class SettlingContract(Contract):
         assert shown(database, queue, "id") == []
 
     def test_a_delayed_retry_waits_in_the_table_and_comes_back_when_it_is_due(
-        self, database: Database, broker: Broker, strategy: str, stranger: Stranger, clock: ManualClock, recorder: Recorder
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        stranger: Stranger,
+        clock: ManualClock,
+        recorder: Recorder,
     ) -> None:
         """SUITE 82"""
         queue = created(broker, held_by(strategy, CountedJob), clock)
