@@ -144,7 +144,7 @@ class ClaimsContract(Contract):
         seen: list[Any] = []
 
         @queue.handler
-        def work(order: ORDER_BY[strategy]) -> None:
+        def work(order: Any) -> None:
             seen.append(order)
 
         id = queue.enqueue(ORDER_BY[strategy](placed_at=PLACED, number="A-17", note="fragile"))

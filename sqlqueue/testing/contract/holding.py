@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -89,7 +89,7 @@ def stranger_to(broker: Broker) -> Iterator[Stranger]:
         yield Stranger(broker, None)
         return
     with broker.pool.connection() as session:
-        yield Stranger(broker, session)  # type: ignore[arg-type] - where sessions have locks, pools lend sessions
+        yield Stranger(broker, cast("Session", session))  # pools lend them where sessions have locks
 
 
 def key_of(queue: Queue, text: str) -> str:
