@@ -5,6 +5,7 @@ import sys
 
 from sqlqueue.testing import contract
 from tests.contract import (
+    test_advisory,
     test_capabilities,
     test_claims,
     test_clocks,
@@ -20,6 +21,7 @@ from tests.contract import (
 )
 
 MODULES = (
+    test_advisory,
     test_capabilities,
     test_claims,
     test_clocks,

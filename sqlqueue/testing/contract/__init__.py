@@ -20,6 +20,7 @@
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
+    class TestAdvisory(contract.AdvisoryContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
 
 Read them in this order when something fails: the first try the border call by call, the later ones run consumers on
@@ -28,6 +29,7 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 """
 
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
+from sqlqueue.testing.contract.advisory import AdvisoryContract
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
 from sqlqueue.testing.contract.clocks import ClocksContract
@@ -44,6 +46,7 @@ from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
 
 __all__ = [
+    "AdvisoryContract",
     "CapabilitiesContract",
     "ClaimsContract",
     "ClocksContract",
