@@ -21,6 +21,7 @@
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
     class TestAdvisory(contract.AdvisoryContract): ...
+    class TestPool(contract.PoolContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
 
 Read them in this order when something fails: the first try the border call by call, the later ones run consumers on
@@ -41,6 +42,7 @@ from sqlqueue.testing.contract.lease import LeaseContract
 from sqlqueue.testing.contract.locked import RowLockContract
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
+from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
@@ -59,6 +61,7 @@ __all__ = [
     "LeaseContract",
     "MomentsContract",
     "OrderContract",
+    "PoolContract",
     "RowLockContract",
     "SchemaContract",
     "SettlingContract",
