@@ -66,7 +66,7 @@ SELECT {unlock} AS unlocked
 #: Candidates of one claim: others may lock some between the statement's beginning and its own try.
 CANDIDATES = 32
 
-#: Looks for another row where one was worked off before its lock was taken.
+#: Looks for another row where one was worked off before its lock was taken, or is locked otherwise.
 TRIES = 10
 
 
@@ -185,22 +185,22 @@ class Advisory:
 
     def _found(self, connection: Session, look: Look, results: Sequence[Sequence[Row]], now: datetime) -> list[Claim]:
         """The claim that the looks find, until one is found or the queue is at its end."""
-        for _ in range(TRIES):
+        vain: list[Call] = []
+        while True:
             rows = results[-1]
-            if rows and rows[0][self._reading.id_at] is not None:
-                self._scan.claimed(rows, look, now)
-                return self._reading.claims(rows, token=rows[0][-1])
+            found = rows if rows and rows[0][self._reading.id_at] is not None else ()
+            # One that was worked off before its lock was taken, or that somebody has locked otherwise. Its lock stays
+            # until another is found: held keys are left out.
+            vain += [] if found else [Call(self._unlock, {"number": row[-1]}) for row in rows]
             further = look if rows else self._scan.further(look, results)
-            if further is None:
-                self._scan.claimed((), look, now)
-                return []
+            if found or further is None or len(vain) == TRIES:
+                break
             look = further
-            # One that was worked off before its lock was taken is let go.
-            vain = [Call(self._unlock, {"number": row[-1]}) for row in rows]
-            results = self._send(connection, [*vain, *look.calls], settles=False)[len(vain) :]
-        if results[-1]:
-            connection.close()
-        return []
+            results = self._send(connection, look.calls, settles=False)
+        if found or further is None:
+            self._scan.claimed(found, look, now)
+        self._send(connection, vain, settles=False)
+        return self._reading.claims(found, token=found[0][-1]) if found else []
 
     def _release(self, claim: Claim) -> Call:
         return Call(self._unlock, {"number": claim.token})
