@@ -109,7 +109,7 @@ class Seat:
         refused = False
         for number in range(TRIES):
             trouble = shared.classify(error)
-            if trouble in (Trouble.LOST, Trouble.CLOSED) or not shared.strategy.hold_again(connection, claim):
+            if trouble in (Trouble.LOST, Trouble.CLOSED):
                 break
             if trouble is Trouble.PERMANENT:
                 kind = one.verdict.kind
@@ -119,12 +119,19 @@ class Seat:
                 refused = True
                 verdict = decide(shared.runner.rules, one.work.delivery.attempt, error, shared.now())
                 one = attrs.evolve(one, verdict=verdict)
-            else:
-                _NEVER.wait(FIRST_PAUSE * 2**number)
             try:
+                if not shared.strategy.hold_again(connection, claim):
+                    if connection.closed:
+                        break
+                    self.abandon(one.work, connection)  # somebody else has it by now
+                    return
+                if trouble is not Trouble.PERMANENT:
+                    _NEVER.wait(FIRST_PAUSE * 2**number)
                 self._turn(connection, one, look=False)
                 return
-            except Exception as further:  # noqa: BLE001 - sorted above, in the next round
+            except Exception as further:  # sorted above, in the next round
+                if self.unsettled is None:
+                    raise
                 error = further
         self.abandon(one.work, connection)
         raise error
@@ -137,8 +144,10 @@ class Seat:
     def give_back(self, work: Work, connection: Connection) -> None:
         """Give back a row whose handler is still at work: what that does comes too late."""
         work.delivery.lose()
+        self.unsettled = Finished(work, Verdict(RELEASE, "released"))
         try:
-            self._turn(connection, Finished(work, Verdict(RELEASE, "released")), look=False)
+            self._turn(connection, self.unsettled, look=False)
         except Exception:  # its connection may be lost, or in the handler's hands
             log.exception("queue %s: row %r could not be given back", self.seats.shared.queue, work.delivery.claim.id)
-            self.abandon(work, connection)
+            if self.unsettled is not None:
+                self.abandon(work, connection)
