@@ -135,7 +135,7 @@ class PoolContract(Contract):
 
         queue.enqueue_many(range(10))
         drain(broker)
-        assert [1] * 10 == together
+        assert together == [1] * 10
         assert shown(database, queue, "id") == []
         assert [line for line in caplog.messages if "pool_size" in line] == [
             "queue jobs: each row in work holds a connection, and the pool of 2 leaves 1 for that, so 1 of its 4 workers "
