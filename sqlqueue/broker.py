@@ -63,7 +63,8 @@ class Broker:
         self.closed = False
         self._queues: dict[tuple[int, str | None], Queue] = {}
         self._lock = threading.Lock()
-        self._listeners: dict[int, list[Listener]] = {}  # by process: in a forked child the parent's have no threads
+        # By process: in a forked child the parent's have no threads.
+        self._listeners: dict[int, dict[Listener, Callable[[], None]]] = {}
         self._pools: dict[int, Pool] = {}
 
     def __repr__(self) -> str:
@@ -123,6 +124,8 @@ class Broker:
     def close(self) -> None:
         """Close the connections that the broker opened. A pool of the user's stays open. May be called twice."""
         self.closed = True
+        for let_go in tuple(self._listeners.get(os.getpid(), {}).values()):
+            let_go()
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()
@@ -163,9 +166,10 @@ class Broker:
         for listener in tuple(self._listeners.get(os.getpid(), ())):
             listener(hint)
 
-    def listen(self, listener: Listener) -> None:
-        """Have `listener` called for every row that is enqueued through this broker."""
-        self._listeners.setdefault(os.getpid(), []).append(listener)
+    def listen(self, listener: Listener, let_go: Callable[[], None]) -> None:
+        """Have `listener` called for every row that is enqueued through this broker, and `let_go` before its
+        connections are closed."""
+        self._listeners.setdefault(os.getpid(), {})[listener] = let_go
 
     def unlisten(self, listener: Listener) -> None:
-        self._listeners[os.getpid()].remove(listener)
+        self._listeners[os.getpid()].pop(listener, None)

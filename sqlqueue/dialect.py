@@ -166,6 +166,10 @@ class Dialect(ABC):
         where the database can for no more levels than a LIMIT behind it asks for."""
         return fill(EACH_LEVEL, {"rows": rows})
 
+    def text_of(self, column: ColumnSpec, expression: str) -> str:
+        """The value of `column` as text, the same for the same value: a part of a lock's key."""
+        return fill("CAST({expression} AS text)", {"expression": expression})
+
     # Session locks, where there are any: locks on a number, which stands for a key's text.
 
     #: A SELECT of the numbers that are locked in this database, by any session.

@@ -12,7 +12,7 @@ from sqlqueue.sql import Statement, fill, statement
 
 # A key is made by the database, so that a claim can leave out those that are held. NULL reads as an empty text.
 CONSTANT = "CAST(:key_text_{number} AS text)"
-PART = "COALESCE(CAST({column} AS text), '')"
+PART = "COALESCE({text}, '')"
 
 
 @attrs.frozen
@@ -98,7 +98,8 @@ class Words:
         parts = [fill(CONSTANT, {"number": "0"})]
         for number, field in enumerate(lock.fields, 1):
             column = next(spec for spec in self.spec.columns if spec.field == field)
-            parts += [fill(PART, {"column": self.qualified(column)}), fill(CONSTANT, {"number": str(number)})]
+            text = self.dialect.text_of(column, self.qualified(column))
+            parts += [fill(PART, {"text": text}), fill(CONSTANT, {"number": str(number)})]
         return " || ".join(parts)
 
     def lock_texts(self) -> Mapping[str, str]:

@@ -81,6 +81,9 @@ class SQLiteDialect(Dialect):
     def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
         return lines.walk(parts)
 
+    def text_of(self, column: ColumnSpec, expression: str) -> str:
+        return fragments.text_of(expression)
+
     # -- values -----------------------------------------------------------------------------------------------
 
     def encoder(self, column: ColumnSpec) -> Converter | None:

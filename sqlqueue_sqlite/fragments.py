@@ -151,3 +151,11 @@ ANY_OF = "quote({expression}) IN (SELECT value FROM json_each(:{name}))"
 
 def any_of(expression: str, name: str) -> str:
     return fill(ANY_OF, {"expression": expression, "name": name})
+
+
+# A column may hold bytes whatever it is declared as, and those need not be text at all.
+TEXT_OF = "CASE typeof({expression}) WHEN 'blob' THEN hex({expression}) ELSE CAST({expression} AS text) END"
+
+
+def text_of(expression: str) -> str:
+    return fill(TEXT_OF, {"expression": expression})

@@ -108,7 +108,7 @@ class Consumer:
             raise
         workers = sum(one.handler.workers for one in self._subscriptions)
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="sqlqueue-worker")
-        self._broker.listen(self._hint)
+        self._broker.listen(self._hint, self._let_go)
         ends = partial(end, self._ends, self._subscriptions)
         for subscription in self._subscriptions:
             subscription.start(self._executor, ends)
@@ -268,6 +268,11 @@ class Consumer:
             self._waker.stop()
             self._waker = None
         self._until_stopped.close()
+
+    def _let_go(self) -> None:
+        """The broker is being closed."""
+        for subscription in self._subscriptions:
+            subscription.let_go()
 
     def _hurry(self) -> None:
         """A second signal: give back what is in work and leave."""

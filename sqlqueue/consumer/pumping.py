@@ -53,6 +53,9 @@ class Pumping:
             finish(finished)
             del work, finished
 
+    def let_go(self) -> None:
+        """Nothing: what is in work is held by its lease, and a settlement under way has its connection."""
+
     def join(self, timeout: float) -> bool:
         if self._thread is None:
             return True

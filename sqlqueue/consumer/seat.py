@@ -49,7 +49,7 @@ class Seat:
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
         together = shared.strategy.one_trip and not shared.one_at_a_time
-        look = seats.may_go_on()
+        look = seats.may_go_on(finished.verdict.settlement)
         work = self._settle(connection, finished, look=look and together)
         if look and not together and not connection.closed:
             return self._look(connection)
@@ -65,6 +65,10 @@ class Seat:
 
     def _turn(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         """Settle, claim, or both, in one round trip; the row claimed."""
+        with self.seats.in_hand.turn(look) as may_look:
+            return self._turn_now(connection, finished, look=may_look)
+
+    def _turn_now(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         seats, shared = self.seats, self.seats.shared
         wakes, pass_over = seats.begin_look() if look else (0, NOBODY)
         settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []
@@ -105,7 +109,7 @@ class Seat:
         refused = False
         for number in range(TRIES):
             trouble = shared.classify(error)
-            if trouble in (Trouble.LOST, Trouble.CLOSED) or not shared.strategy.hold_again(connection, claim):
+            if trouble in (Trouble.LOST, Trouble.CLOSED):
                 break
             if trouble is Trouble.PERMANENT:
                 kind = one.verdict.kind
@@ -115,12 +119,19 @@ class Seat:
                 refused = True
                 verdict = decide(shared.runner.rules, one.work.delivery.attempt, error, shared.now())
                 one = attrs.evolve(one, verdict=verdict)
-            else:
-                _NEVER.wait(FIRST_PAUSE * 2**number)
             try:
+                if not shared.strategy.hold_again(connection, claim):
+                    if connection.closed:
+                        break
+                    self.abandon(one.work, connection)  # somebody else has it by now
+                    return
+                if trouble is not Trouble.PERMANENT:
+                    _NEVER.wait(FIRST_PAUSE * 2**number)
                 self._turn(connection, one, look=False)
                 return
-            except Exception as further:  # noqa: BLE001 - sorted above, in the next round
+            except Exception as further:  # sorted above, in the next round
+                if self.unsettled is None:
+                    raise
                 error = further
         self.abandon(one.work, connection)
         raise error
@@ -133,8 +144,10 @@ class Seat:
     def give_back(self, work: Work, connection: Connection) -> None:
         """Give back a row whose handler is still at work: what that does comes too late."""
         work.delivery.lose()
+        self.unsettled = Finished(work, Verdict(RELEASE, "released"))
         try:
-            self._turn(connection, Finished(work, Verdict(RELEASE, "released")), look=False)
+            self._turn(connection, self.unsettled, look=False)
         except Exception:  # its connection may be lost, or in the handler's hands
             log.exception("queue %s: row %r could not be given back", self.seats.shared.queue, work.delivery.claim.id)
-            self.abandon(work, connection)
+            if self.unsettled is not None:
+                self.abandon(work, connection)

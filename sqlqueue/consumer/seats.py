@@ -6,49 +6,34 @@ empty queue costs one look. What the seats of a queue share is decided under one
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
 from typing import Any
 
-import attrs
-
-from sqlqueue.consumer.budget import Budget, BudgetSpent
+from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
-from sqlqueue.consumer.handlers import Finished, Runner, Work
+from sqlqueue.consumer.handlers import Finished, Work
 from sqlqueue.consumer.horizon import Horizon
+from sqlqueue.consumer.in_hand import InHand
 from sqlqueue.consumer.inbox import LONGEST
 from sqlqueue.consumer.keys import Keys
 from sqlqueue.consumer.outage import Outage
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.report import Report
 from sqlqueue.consumer.seat import Seat
+from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Workers
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Seated
+from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Settlement
 
 #: Seconds to wait for one of the pool's connections.
 PATIENCE = 10.0
 
-
-@attrs.define(eq=False)
-class Shared:
-    """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
-    `frees_others`: whether rows wait for others to be settled."""
-
-    queue: str
-    strategy: Seated
-    budget: Budget
-    now: Callable[[], datetime]
-    classify: Callable[[BaseException], Trouble]
-    runner: Runner
-    hides: bool
-    one_at_a_time: bool
-    frees_others: bool
-    certain: Callable[[], bool]
+#: Seconds that a broker's close waits for claims and settlements under way.
+LAST_SETTLEMENT = 5.0
 
 
 class Seats:
@@ -70,8 +55,7 @@ class Seats:
         self._looking: Seat | None = None
         self._resting = self._rung = 0
         self._wakes, self._looked = 0, -1
-        self._in_work: dict[Work, Connection] = {}
-        self._settling = 0
+        self.in_hand = InHand()
         self._stopping = self._giving_up = False
         self._warned = False
 
@@ -95,11 +79,15 @@ class Seats:
         self._giving_up = True
         self.stop()
 
+    def let_go(self) -> None:
+        self._give_back(self.in_hand.close(LAST_SETTLEMENT))
+
     def join(self, timeout: float) -> bool:
         self.shared.budget.rouse()
-        if self._giving_up:
-            self._give_back()
-        return not self._workers.running(timeout) or (self._giving_up and not self.held)
+        if not self._giving_up:
+            return not self._workers.running(timeout)
+        self._give_back(self.in_hand.close(timeout))
+        return not self.held
 
     def running(self, timeout: float) -> int:
         return self._workers.running(timeout)
@@ -114,7 +102,7 @@ class Seats:
 
     @property
     def held(self) -> int:
-        return len(self._in_work) + self._settling
+        return len(self.in_hand)
 
     # -- a worker's loop --------------------------------------------------------------------------------------
 
@@ -157,9 +145,9 @@ class Seats:
 
     # -- a seat's turns ---------------------------------------------------------------------------------------
 
-    def may_go_on(self) -> bool:
-        """Whether a seat that is done may claim again at once, on the connection that it has."""
-        if self.stopping or self.shared.budget.slots.wanted(self.shared.queue):
+    def may_go_on(self, settlement: Settlement) -> bool:
+        """Whether a seat that settles so may claim again at once, on the connection that it has."""
+        if self._pauses(settlement) or self.stopping or self.shared.budget.slots.wanted(self.shared.queue):
             return False
         return not self._pace.held_back(monotonic())
 
@@ -175,8 +163,8 @@ class Seats:
 
     def found(self, work: Work, connection: Connection, seat: Seat) -> None:
         """A look found a row: there may be more, for another worker."""
-        with self._lock:  # decided: the row is in work, and who looks next
-            self._in_work[work] = connection
+        self.in_hand.begin(work, connection)
+        with self._lock:  # decided: who looks next
             if self._keys is not None:
                 self._keys.claimed(work)
             self._pace.full(monotonic())
@@ -212,17 +200,14 @@ class Seats:
     @property
     def held_unseen(self) -> int:
         """Rows in work that a look takes for due: those that it does not pass over by their keys."""
-        if self._keys is None:
-            return len(self._in_work)
-        return sum(work.key is None for work in tuple(self._in_work))
+        in_work = self.in_hand.in_work
+        return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
 
     # -- settling ---------------------------------------------------------------------------------------------
 
     def take_back(self, work: Work) -> bool:
         """A handler is done; False where its row was given back meanwhile."""
-        with self._lock:  # decided: who settles the row
-            mine = self._in_work.pop(work, None) is not None
-            self._settling += mine
+        mine = self.in_hand.take(work)
         if not mine:
             self.report.late(work)
         return mine
@@ -231,22 +216,26 @@ class Seats:
         settlement = one.verdict.settlement
         again = settlement.move is Move.RETRY and not gone
         with self._lock:  # decided: what the row's key, and the next look, wait for
-            self._settling -= 1
             if self._keys is not None and again:
                 self._keys.retried(one.work, settlement.due)
             elif self._keys is not None:
                 self._keys.dropped(one.work) if settlement.move is Move.RELEASE else self._keys.settled(one.work)
             if again:
-                self._due(settlement.due)
+                self._due(settlement)
             elif self.shared.frees_others:
                 self._pace.wake(monotonic())
         self._works_again()
         self.report.settle(one, gone=gone)
+        self.in_hand.done()
 
-    def _due(self, due: datetime | None) -> None:
-        due_in = 0.0 if due is None else (due - self.shared.now()).total_seconds()
+    def _pauses(self, settlement: Settlement) -> bool:
+        """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""
+        return settlement.move is Move.RETRY and settlement.due is not None and not self.shared.hides
+
+    def _due(self, settlement: Settlement) -> None:
+        due_in = 0.0 if settlement.due is None else (settlement.due - self.shared.now()).total_seconds()
         now = monotonic()
-        if due is not None and not self.shared.hides:
+        if self._pauses(settlement):
             self._pace.pause(now, min(due_in, self._pace.poll))
             self._warn_once(due_in)
             due_in = 0.0
@@ -262,19 +251,15 @@ class Seats:
 
     def lose(self, work: Work) -> None:
         """The row could not be settled: it returns to the queue as it is."""
-        with self._lock:  # decided: it is out of hand
-            self._settling -= 1
-            if self._keys is not None:
+        if self._keys is not None:
+            with self._lock:  # decided: its key is free
                 self._keys.dropped(work)
         work.delivery.lose()
         self.report.late(work)
+        self.in_hand.done()
 
-    def _give_back(self) -> None:
+    def _give_back(self, taken: Sequence[tuple[Work, Connection]]) -> None:
         """Give back what handlers are still at; what they still do comes too late."""
-        with self._lock:  # decided: who settles these rows
-            taken = list(self._in_work.items())
-            self._in_work.clear()
-            self._settling += len(taken)
         for work, connection in taken:
             Seat(self, lambda error: None).give_back(work, connection)
 

@@ -19,7 +19,8 @@ from sqlqueue.consumer.notices import Notices
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.pump import Pump
 from sqlqueue.consumer.pumping import Pumping
-from sqlqueue.consumer.seats import Seats, Shared
+from sqlqueue.consumer.seats import Seats
+from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Hint
@@ -176,6 +177,11 @@ class Subscription:
     def give_up(self) -> None:
         if self._turning is not None:
             self._turning.give_up()
+
+    def let_go(self) -> None:
+        """The broker is being closed: hold nothing that its end would take from us."""
+        if self._turning is not None:
+            self._turning.let_go()
 
     def join(self, timeout: float) -> bool:
         """Wait until everything in hand is settled or given back; whether it is."""

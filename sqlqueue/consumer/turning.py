@@ -44,6 +44,10 @@ class Turning(Protocol):
         """Give back what is still in work, and end. Safe in a signal handler; `join` sees it done."""
         ...
 
+    def let_go(self) -> None:
+        """The broker is being closed: end what is under way, and hold nothing that its end would take from us."""
+        ...
+
     def join(self, timeout: float) -> bool:
         """Wait until everything in hand is settled or given back; whether it is."""
         ...

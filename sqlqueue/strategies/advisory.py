@@ -81,7 +81,7 @@ MOST = 32
 #: Claims in a row that look past held keys at once, after one that had to; fewer where they find nothing there.
 PAST = 32
 
-#: Looks for another row where one was worked off before its lock was taken.
+#: Looks for another row where one was worked off before its lock was taken, or is locked otherwise.
 TRIES = 10
 
 
@@ -219,28 +219,29 @@ class Advisory:
         self, connection: Session, scan: InOrder, look: Look, results: Sequence[Sequence[Row]], now: datetime
     ) -> list[Claim]:
         """The claim that the looks find, until one is found or the queue is at its end."""
-        begun = scan
-        for _ in range(TRIES):
-            rows = results[-1]
-            if rows and rows[0][self._reading.id_at] is not None:
-                scan.claimed(rows, look, now)
-                # Where rows stand behind many whose keys are held, the next claims look past those at once.
-                self._begin_past = PAST if scan is not begun else max(0, self._begin_past - 1)
-                return self._reading.claims(rows, token=rows[0][-1])
-            further = look if rows else scan.further(look, results)
+        begun, found = scan, results[-1]
+        vain: list[Call] = []
+        while not found or found[0][self._reading.id_at] is None:
+            # One that was worked off before its lock was taken, or that somebody has locked otherwise. Its lock stays
+            # until another is found: held keys are left out.
+            vain += [Call(self._unlock, {"number": row[-1]}) for row in found]
+            further = None if found else scan.further(look, results)
+            if len(vain) == TRIES or (further is None and scan is self._past and not found):
+                found = ()
+                break
             if further is None:
-                scan.claimed((), look, now)
-                if scan is self._past:
-                    return []
-                scan = self._past
-                further = scan.look(look.values, 1, now)
+                scan, further = self._past, self._past.look(look.values, 1, now)
             look = further
-            # One that was worked off before its lock was taken is let go.
-            vain = [Call(self._unlock, {"number": row[-1]}) for row in rows]
-            results = self._send(connection, [*vain, *look.calls], settles=False)[len(vain) :]
-        if results[-1]:
-            connection.close()
-        return []
+            results = self._send(connection, look.calls, settles=False)
+            found = results[-1]
+        scan.claimed(found, look, now)
+        if vain:
+            self._send(connection, vain, settles=False)
+        if not found:
+            return []
+        # Where rows stand behind many whose keys are held, the next claims look past those at once.
+        self._begin_past = PAST if scan is not begun else max(0, self._begin_past - 1)
+        return self._reading.claims(found, token=found[0][-1])
 
     def _release(self, claim: Claim) -> Call:
         return Call(self._unlock, {"number": claim.token})

@@ -111,7 +111,10 @@ class ByFunction:
         results = connection.run([call for call, _ in settling]) if settling else []
         gone = [claim for (_, held), done in zip(settling, results, strict=True) for claim in missing(held, done)]
         for claim, _ in settlements:
-            self._let_go(connection, claim.token)
+            try:
+                self._let_go(connection, claim.token)
+            except Exception as error:  # noqa: BLE001 - whatever the user's function raises, the row is settled
+                return Turned(gone=gone, failed=error)
         found = self._find(connection, values) if limit and not connection.closed else None
         return Turned(claims=[] if found is None else [found], gone=gone)
 

@@ -12,7 +12,7 @@ from functools import partial
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec
-from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, Begin, Call, Statement, Step
+from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, Begin, Call, Statement, Step, fill
 from sqlqueue.statements import by_row_lock, unfinished
 from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
@@ -39,12 +39,15 @@ JOIN due ON {id} = due.id
 {skip_locked}
 """
 
-# After a settlement that failed, and with it its transaction: the row, unless somebody took it meanwhile.
+# After a settlement that failed, and with it its transaction: the row, unless somebody has taken it, or had it
+# meanwhile and counted that.
 LOCK_AGAIN = """
 SELECT {id} FROM {table}
-WHERE {id} = :id AND {unfinished}
+WHERE {id} = :id AND {as_it_was}
 {skip_locked}
 """
+
+AS_COUNTED = "{counted} = :attempt"
 
 # No attempt is counted whose worker was lost, so that spent attempts on an unfinished row mean a cleared error.
 CLEARED = "{attempt} >= :cap"
@@ -83,7 +86,7 @@ class RowLock:
         by_key: bool = False,
     ) -> None:
         self._reading = Reading(words, columns)
-        self._group = group
+        self._group, self._cap = group, cap
         self._begin = Begin(words.spec.isolation.upper()) if words.spec.isolation else Begin()
         counted = count(words, capped=cap is not None, cleared=CLEARED)
         free = [unless_passed_over(words)] if by_key else []
@@ -105,7 +108,7 @@ class RowLock:
             "lock again",
             LOCK_AGAIN,
             width=1,
-            unfinished=every(words.unfinished()),
+            as_it_was=every([*words.unfinished(), *([fill(AS_COUNTED, {"counted": counted})] if counted else [])]),
             skip_locked=words.dialect.skip_locked,
         )
         self._read_ahead = reader(words)
@@ -187,7 +190,8 @@ class RowLock:
 
     def hold_again(self, connection: Session, claim: Claim) -> bool:
         connection.roll_back()
-        (rows,) = connection.send([self._begin, Call(self._again, {"id": claim.id, "group": self._group})])
+        values = {"id": claim.id, "group": self._group, "cap": self._cap, "attempt": claim.attempt}
+        (rows,) = connection.send([self._begin, Call(self._again, values)])
         if not rows:
             self._end(connection)
         return bool(rows)

@@ -5,6 +5,7 @@ import sys
 
 from sqlqueue.testing import contract
 from tests.contract import (
+    test_advisory,
     test_blocked,
     test_capabilities,
     test_claims,
@@ -15,6 +16,7 @@ from tests.contract import (
     test_lease,
     test_moments,
     test_order,
+    test_pool,
     test_schema,
     test_settling,
     test_tokens,
@@ -22,6 +24,7 @@ from tests.contract import (
 
 MODULES = (
     test_blocked,
+    test_advisory,
     test_capabilities,
     test_claims,
     test_clocks,
@@ -31,6 +34,7 @@ MODULES = (
     test_lease,
     test_moments,
     test_order,
+    test_pool,
     test_schema,
     test_settling,
     test_tokens,

@@ -21,6 +21,8 @@
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
     class TestBlocked(contract.BlockedContract): ...
+    class TestAdvisory(contract.AdvisoryContract): ...
+    class TestPool(contract.PoolContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
 
@@ -30,6 +32,7 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 """
 
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
+from sqlqueue.testing.contract.advisory import AdvisoryContract
 from sqlqueue.testing.contract.blocked import BlockedContract, RowLockBlockedContract
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
@@ -42,11 +45,13 @@ from sqlqueue.testing.contract.lease import LeaseContract
 from sqlqueue.testing.contract.locked import RowLockContract
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
+from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
 
 __all__ = [
+    "AdvisoryContract",
     "BlockedContract",
     "CapabilitiesContract",
     "ClaimsContract",
@@ -60,6 +65,7 @@ __all__ = [
     "LeaseContract",
     "MomentsContract",
     "OrderContract",
+    "PoolContract",
     "RowLockBlockedContract",
     "RowLockContract",
     "SchemaContract",

@@ -16,7 +16,8 @@ from sqlqueue.queue import Queue
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
-from sqlqueue.testing.contract.tables import CountedJob, Job, KeptJob, Order, RawJob
+from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, ROW_LOCK, Stranger, check_unheld, held_by
+from sqlqueue.testing.contract.tables import CountedJob, Job, KeptJob, KeyLockedOrder, LockedOrder, Order, RawJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
 
@@ -46,6 +47,9 @@ ORDERS = TableSpec(
     ),
 )
 
+#: `Order` as a class, by each strategy.
+ORDER_BY = {LEASE: Order, ROW_LOCK: LockedOrder, ADVISORY_LOCK: KeyLockedOrder}
+
 PLACED = datetime.fromisoformat("2029-12-31T23:59:59.123456+00:00")
 
 
@@ -65,12 +69,12 @@ def _working_with(queue: Queue, mine: threading.Event, other: threading.Event) -
 class ClaimsContract(Contract):
     """Every row goes to one handler, in the form that its declaration says."""
 
-    def test_two_consumers_that_work_side_by_side_share_all_rows_and_leave_no_lease(
-        self, database: Database, open_broker: OpenBroker, recorder: Recorder
+    def test_two_consumers_that_work_side_by_side_share_all_rows_and_hold_none_in_the_end(
+        self, database: Database, open_broker: OpenBroker, strategy: str, stranger: Stranger, recorder: Recorder
     ) -> None:
         """SUITE 1"""
         brokers = [open_broker(), open_broker()]
-        first, second = (created(broker, KeptJob) for broker in brokers)
+        first, second = (created(broker, held_by(strategy, KeptJob)) for broker in brokers)
         begun = [threading.Event(), threading.Event()]
         handled = [_working_with(first, *begun), _working_with(second, *reversed(begun))]
         first.enqueue_many(range(200))
@@ -80,7 +84,7 @@ class ClaimsContract(Contract):
         assert (200, ids) == (len(ids), sorted(handled[0] + handled[1]))
         assert handled[0]
         assert handled[1]
-        assert {None} == {lease for (lease,) in shown(database, first, "locked_until")}
+        check_unheld(database, first, stranger)
         assert None not in {done for (done,) in shown(database, first, "done_at")}
 
     def test_a_second_handler_of_a_queue_is_refused_with_the_names_of_both(self, broker: Broker) -> None:
@@ -108,10 +112,10 @@ class ClaimsContract(Contract):
         assert list(Holder(by_hand).lease.statements()) == list(Holder(by_class).lease.statements())
 
     def test_a_row_of_a_table_described_by_hand_arrives_as_a_mapping_and_is_settled(
-        self, database: Database, broker: Broker, clock: ManualClock
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock
     ) -> None:
         """SUITE 12"""
-        queue = created(broker, ORDERS, clock)
+        queue = created(broker, held_by(strategy, ORDERS), clock)
         seen = []
 
         @queue.handler
@@ -123,29 +127,33 @@ class ClaimsContract(Contract):
         row = {
             "id": id,
             "attempt": 1,
-            "locked_until": clock.now() + timedelta(seconds=30),
             "placed_at": PLACED,
             "number": "A-17",
             "note": None,
             "error": None,
         }
+        row |= {"locked_until": clock.now() + timedelta(seconds=30)} if strategy == LEASE else {}
         assert [(row, id, 1)] == seen
         assert shown(database, queue, "id") == []
 
-    def test_a_row_of_a_class_arrives_whole_with_its_generated_id(self, broker: Broker, clock: ManualClock) -> None:
+    def test_a_row_of_a_class_arrives_whole_with_its_generated_id(
+        self, broker: Broker, strategy: str, clock: ManualClock
+    ) -> None:
         """SUITE 173, SUITE 27: the row shows its attempt and its lease as they were claimed."""
-        queue = created(broker, Order, clock)
-        seen: list[Order] = []
+        queue = created(broker, ORDER_BY[strategy], clock)
+        seen: list[Any] = []
 
         @queue.handler
-        def work(order: Order) -> None:
+        def work(order: Any) -> None:
             seen.append(order)
 
-        id = queue.enqueue(Order(placed_at=PLACED, number="A-17", note="fragile"))
+        id = queue.enqueue(ORDER_BY[strategy](placed_at=PLACED, number="A-17", note="fragile"))
         drain(broker)
         (order,) = seen
         assert (id, PLACED, "A-17", "fragile") == (order.id, order.placed_at, order.number, order.note)
-        assert (1, clock.now() + timedelta(seconds=30)) == (order.attempt, order.locked_until)
+        assert order.attempt == 1
+        if strategy == LEASE:
+            assert order.locked_until == clock.now() + timedelta(seconds=30)
 
     def test_a_row_keeps_its_given_fields_and_the_database_fills_in_the_generated_ones(
         self, database: Database, broker: Broker
@@ -161,10 +169,10 @@ class ClaimsContract(Contract):
 
     @pytest.mark.parametrize("payload", [b"\x00\xff\n\r\\'\"\x80", b""], ids=["every sign", "empty"])
     def test_bytes_arrive_as_they_were_enqueued_and_empty_ones_are_not_missing(
-        self, broker: Broker, payload: bytes
+        self, broker: Broker, strategy: str, payload: bytes
     ) -> None:
         """SUITE 16, SUITE 17"""
-        queue = created(broker, RawJob)
+        queue = created(broker, held_by(strategy, RawJob))
         seen = []
 
         @queue.handler
@@ -175,9 +183,11 @@ class ClaimsContract(Contract):
         drain(broker)
         assert [payload] == seen
 
-    def test_a_missing_payload_is_none_to_a_handler_that_takes_none(self, database: Database, broker: Broker) -> None:
+    def test_a_missing_payload_is_none_to_a_handler_that_takes_none(
+        self, database: Database, broker: Broker, strategy: str
+    ) -> None:
         """SUITE 17"""
-        queue = created(broker, KeptJob)
+        queue = created(broker, held_by(strategy, KeptJob))
         seen: list[Any] = []
 
         @queue.handler
@@ -190,10 +200,10 @@ class ClaimsContract(Contract):
         assert seen == [None, 7]
 
     def test_the_first_delivery_is_attempt_1_and_a_missing_count_counts_as_0(
-        self, database: Database, broker: Broker
+        self, database: Database, broker: Broker, strategy: str
     ) -> None:
         """SUITE 27"""
-        queue = created(broker, KeptJob)
+        queue = created(broker, held_by(strategy, KeptJob))
         seen = []
 
         @queue.handler
@@ -205,8 +215,8 @@ class ClaimsContract(Contract):
         drain(broker)
         assert seen == [(1, 1), (1, 1), (1, 5)]
 
-    def test_a_table_that_does_not_count_has_no_attempt_to_show(self, broker: Broker) -> None:
-        queue = created(broker, Job)
+    def test_a_table_that_does_not_count_has_no_attempt_to_show(self, broker: Broker, strategy: str) -> None:
+        queue = created(broker, held_by(strategy, Job))
         seen = []
 
         @queue.handler
@@ -216,3 +226,19 @@ class ClaimsContract(Contract):
         queue.enqueue(1)
         drain(broker)
         assert seen == [None]
+
+    def test_headers_arrive_with_their_row_and_none_are_an_empty_mapping(
+        self, database: Database, broker: Broker, strategy: str
+    ) -> None:
+        """SUITE 177"""
+        queue = created(broker, held_by(strategy, KeptJob))
+        seen = []
+
+        @queue.handler
+        def work(message: Any, delivery: Delivery) -> None:
+            seen.append(dict(delivery.headers))
+
+        queue.enqueue(1, headers={"trace": "a", "size": 3})
+        database.execute("INSERT INTO kept_jobs (payload) VALUES ('2')")
+        drain(broker)
+        assert seen == [{"trace": "a", "size": "3"}, {}]

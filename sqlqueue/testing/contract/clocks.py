@@ -8,17 +8,22 @@ import pytest
 
 from sqlqueue import column
 from sqlqueue.broker import Broker
-from sqlqueue.clock import DatabaseClock, HostClock
+from sqlqueue.clock import UTC, DatabaseClock, HostClock
 from sqlqueue.column import Role
+from sqlqueue.consumer import Consumer
+from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
+from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
 from sqlqueue.schema import warn_of_skew
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.table import table
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown, stored
-from sqlqueue.testing.contract.tables import CountedJob, FullJob
+from sqlqueue.testing.contract.holding import held_by
+from sqlqueue.testing.contract.tables import CountedJob, FullJob, KeptJob
 from sqlqueue.testing.drain import drain
+from sqlqueue.testing.recorder import Recorder
 
 #: `CountedJob` with a due time that the database fills in for rows that name none.
 DUE_NOW = TableSpec(
@@ -89,6 +94,51 @@ class ClocksContract(Contract):
         clock.set(due)
         drain(broker)
         assert handled == [1]
+
+    def test_due_rows_and_marks_go_by_the_clock_of_the_table_whatever_holds_a_row(
+        self, database: Database, broker: Broker, strategy: str
+    ) -> None:
+        """SUITE 183: a clock an hour behind the server's, by whose time the row is due."""
+        server = server_time(broker)
+        clock = ManualClock(server - timedelta(hours=1))
+        queue = created(broker, held_by(strategy, KeptJob), clock)
+        queue.handler(lambda message: None)
+        queue.enqueue("x", at=server)
+        drain(broker)
+        assert shown(database, queue, "done_at") == [(None,)]
+        clock.set(server)
+        drain(broker)
+        assert [(server,)] == shown(database, queue, "done_at")
+
+    def test_rows_are_claimed_delayed_and_marked_by_the_databases_clock_where_it_is_the_tables(
+        self,
+        database: Database,
+        broker: Broker,
+        seated: str,
+        recorder: Recorder,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """SUITE 182: the host's clock is years behind, and nobody looks again for an hour but for the row that falls
+        due."""
+        monkeypatch.setattr(HostClock, "now", lambda clock: datetime(2001, 1, 1, tzinfo=UTC))
+        queue = created(broker, attrs.evolve(held_by(seated, KeptJob), clock=DatabaseClock()))
+        attempts: list[int] = []
+
+        @queue.handler
+        def work(message: Any, delivery: Delivery) -> Retry | None:
+            attempts.append(delivery.attempt)
+            return Retry(0.25) if delivery.attempt == 1 else None
+
+        before = server_time(broker)
+        queue.enqueue("x", delay=0.25)
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("retried")
+            ((due,),) = shown(database, queue, "due_at")
+            assert before + timedelta(seconds=0.5) <= due <= server_time(broker) + timedelta(seconds=0.25)
+            recorder.wait_for("acknowledged")
+        ((done,),) = shown(database, queue, "done_at")
+        assert due <= done <= server_time(broker)
+        assert attempts == [1, 2]
 
     def test_a_lease_goes_by_the_clock_of_the_table_and_not_by_the_database(
         self, database: Database, broker: Broker, clock: ManualClock

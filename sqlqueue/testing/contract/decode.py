@@ -12,6 +12,7 @@ from sqlqueue.delivery import Delivery
 from sqlqueue.spec import spec_of
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
+from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, Stranger, check_unheld, held_by
 from sqlqueue.testing.contract.tables import CountedJob, KeptJob, Order, RawJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
@@ -25,6 +26,9 @@ LOOSE_ORDERS = attrs.evolve(
     spec_of(Order),
     columns=[attrs.evolve(one, optional=one.optional or one.field == "number") for one in spec_of(Order).columns],
 )
+
+
+HOLDS_NO_TRANSACTION = pytest.mark.parametrize("strategy", [LEASE, ADVISORY_LOCK], indirect=True)
 
 
 @attrs.frozen
@@ -41,10 +45,10 @@ class DecodeContract(Contract):
         ids=lambda text: text or "empty",
     )
     def test_a_payload_that_does_not_decode_is_parked_and_the_next_row_runs(
-        self, database: Database, broker: Broker, payload: str
+        self, database: Database, broker: Broker, stranger: Stranger, strategy: str, payload: str
     ) -> None:
         """SUITE 96, SUITE 97"""
-        queue = created(broker, KeptJob)
+        queue = created(broker, held_by(strategy, KeptJob))
         handled = []
 
         @queue.handler
@@ -55,15 +59,16 @@ class DecodeContract(Contract):
         queue.enqueue(Invoice("A-18"))
         drain(broker)
         assert [Invoice("A-18")] == handled
-        (bad, good) = shown(database, queue, "error", "attempt", "locked_until", "done_at")
-        assert ("Invoice" in bad[0], *bad[1:]) == (True, 1, None, None)
-        assert (good[0], good[3] is not None) == (None, True)
+        (bad, good) = shown(database, queue, "error", "attempt", "done_at")
+        assert ("Invoice" in bad[0], *bad[1:]) == (True, 1, None)
+        assert (good[0], good[2] is not None) == (None, True)
+        check_unheld(database, queue, stranger)
 
     def test_a_missing_payload_is_a_failure_to_decode_unless_the_handler_takes_none(
-        self, database: Database, broker: Broker
+        self, database: Database, broker: Broker, strategy: str
     ) -> None:
         """SUITE 17"""
-        queue = created(broker, KeptJob)
+        queue = created(broker, held_by(strategy, KeptJob))
         handled: list[Any] = []
 
         @queue.handler
@@ -116,10 +121,10 @@ class DecodeContract(Contract):
         assert "number" in error
 
     def test_one_unreadable_row_among_those_of_a_claim_leaves_the_others_alone(
-        self, database: Database, broker: Broker
+        self, database: Database, broker: Broker, strategy: str
     ) -> None:
         """PAINS 5"""
-        queue = created(broker, KeptJob)
+        queue = created(broker, held_by(strategy, KeptJob))
         handled = []
 
         @queue.handler(prefetch=9)
@@ -133,10 +138,16 @@ class DecodeContract(Contract):
         assert [payload for payload, error in shown(database, queue, "payload", "error") if error] == ["six"]
 
     def test_an_unreadable_row_is_kept_hidden_and_told_of_where_there_is_no_place_to_park_it(
-        self, database: Database, broker: Broker, clock: ManualClock, caplog: pytest.LogCaptureFixture
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        stranger: Stranger,
+        clock: ManualClock,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         """SUITE 97: it is never silently deleted."""
-        queue = created(broker, CountedJob, clock)
+        queue = created(broker, held_by(strategy, CountedJob), clock)
         handled: list[Any] = []
 
         @queue.handler(max_attempts=1)
@@ -149,16 +160,17 @@ class DecodeContract(Contract):
             drain(broker)
         assert handled == []
         due = clock.now() + timedelta(hours=1)
-        assert [('"text"', due, None)] == shown(database, queue, "payload", "due_at", "locked_until")
+        assert [('"text"', due)] == shown(database, queue, "payload", "due_at")
+        check_unheld(database, queue, stranger)
         assert [
             record.getMessage().count("hidden") for record in caplog.records if "hidden" in record.getMessage()
         ] == [1]
 
     def test_a_decode_policy_that_retries_counts_attempts_and_ends_at_the_cap(
-        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock, recorder: Recorder
     ) -> None:
         """SUITE 98, SUITE 99: the attempt is known, and a missing count counts as 0."""
-        queue = created(broker, KeptJob, clock)
+        queue = created(broker, held_by(strategy, KeptJob), clock)
         asked = []
 
         def later(attempt: int, error: BaseException) -> float:
@@ -173,18 +185,19 @@ class DecodeContract(Contract):
             drain(broker, recorder)
             clock.advance(10)
         assert asked == [1, 2]
-        assert shown(database, queue, "attempt", "done_at") == [(3, None)]
+        assert shown(database, queue, "done_at") == [(None,)]
         assert [(event.kind, event.attempt) for event in recorder.of("retried", "parked")] == [
             ("retried", 1),
             ("retried", 2),
             ("parked", 3),
         ]
 
+    @HOLDS_NO_TRANSACTION
     def test_a_row_that_its_own_handler_deleted_is_gone_and_no_failure(
-        self, database: Database, broker: Broker, recorder: Recorder, caplog: pytest.LogCaptureFixture
+        self, database: Database, broker: Broker, strategy: str, recorder: Recorder, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """SUITE 102"""
-        queue = created(broker, KeptJob)
+        """SUITE 102: under a row lock nobody else can delete it."""
+        queue = created(broker, held_by(strategy, KeptJob))
 
         @queue.handler
         def work(message: Any, delivery: Delivery) -> None:

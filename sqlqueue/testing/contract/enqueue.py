@@ -15,6 +15,7 @@ from sqlqueue.errors import BrokerClosed, DeclarationError, EncodeError
 from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
+from sqlqueue.testing.contract.holding import held_by
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob, NamedJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
@@ -55,24 +56,24 @@ class EnqueueContract(Contract):
 
     @pytest.mark.parametrize(("declared", "id"), IDS)
     def test_a_row_that_names_its_id_is_claimed_and_settled_by_it(
-        self, database: Database, broker: Broker, declared: type, id: Any
+        self, database: Database, broker: Broker, strategy: str, declared: type, id: Any
     ) -> None:
-        queue = created(broker, declared)
+        producer, queue = created(broker, declared), broker.queue(held_by(strategy, declared))
         seen = []
 
         @queue.handler
         def work(message: Any, delivery: Delivery) -> None:
             seen.append((message, delivery.id))
 
-        assert id == queue.enqueue(declared(id=id, payload="1"))
+        assert id == producer.enqueue(declared(id=id, payload="1"))
         drain(broker)
         assert [(1, id)] == seen
         assert shown(database, queue, "id") == []
 
     def test_rows_that_another_program_inserts_are_handled_as_ours_are(
-        self, database: Database, broker: Broker, recorder: Recorder
+        self, database: Database, broker: Broker, strategy: str, recorder: Recorder
     ) -> None:
-        queue = created(broker, CountedJob)
+        queue = created(broker, held_by(strategy, CountedJob))
         seen = []
 
         @queue.handler
@@ -102,9 +103,9 @@ class EnqueueContract(Contract):
         assert shown(database, queue, "id") == [("2",)]
 
     def test_a_row_in_the_callers_transaction_is_seen_by_nobody_before_its_commit(
-        self, database: Database, broker: Broker
+        self, database: Database, broker: Broker, strategy: str
     ) -> None:
-        queue = created(broker, Job)
+        queue = created(broker, held_by(strategy, Job))
         handled: list[Any] = []
         queue.handler(handled.append)
         ours = database.connect()

@@ -3,51 +3,31 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Clock, HostClock
-from sqlqueue.column import Role
 from sqlqueue.queue import Queue
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
-from sqlqueue.sql import fill
 from sqlqueue.strategies.base import Ahead, Claim, Settlement, Turned
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.testing.clock import ManualClock
+from sqlqueue.testing.contract.holding import ROW_LOCK, SEATED, STRATEGIES, Stranger, stranger_to
+from sqlqueue.testing.contract.looking import Database, shown, stored
 from sqlqueue.testing.recorder import Recorder
 from sqlqueue.words import Words
+
+__all__ = ["LIMIT", "NEVER", "Contract", "Database", "Holder", "OpenBroker", "created", "shown", "stored"]
 
 #: Seconds that a test waits at most for what must come.
 LIMIT = 10.0
 
 #: Seconds between looks that no test lives to see: what wakes a consumer here is an event.
 NEVER = 3600.0
-
-
-class Database(Protocol):
-    """One test's database, empty at first, seen as another program sees it."""
-
-    @property
-    def url(self) -> str:
-        """What `sqlqueue.Broker` takes."""
-        ...
-
-    def execute(self, sql: str, *params: object) -> Sequence[tuple[Any, ...]]:
-        """Run one statement on a connection of its own and commit; its rows. `?` stands for a value."""
-        ...
-
-    def connect(self) -> Any:
-        """A connection of the driver's own, in autocommit mode, usable from any thread.
-
-        The suite calls `execute(sql)` on it, without values and BEGIN, COMMIT and ROLLBACK among them, hands it to
-        `enqueue(connection=…)`, and leaves it open: close it when the test ends.
-        """
-        ...
-
 
 OpenBroker = Callable[..., Broker]
 
@@ -77,6 +57,27 @@ class Contract:
     def broker(self, open_broker: OpenBroker) -> Broker:
         return open_broker()
 
+    @pytest.fixture(params=STRATEGIES)
+    def strategy(self, request: pytest.FixtureRequest, broker: Broker) -> str:
+        """How rows are held, one strategy after the other; see `held_by`."""
+        return _served(request.param, broker)
+
+    @pytest.fixture(params=SEATED)
+    def seated(self, request: pytest.FixtureRequest, broker: Broker) -> str:
+        """The same, of those by which a delivery holds its connection."""
+        return _served(request.param, broker)
+
+    @pytest.fixture
+    def stranger(self, open_broker: OpenBroker) -> Iterator[Stranger]:
+        with stranger_to(open_broker()) as stranger:
+            yield stranger
+
+
+def _served(strategy: str, broker: Broker) -> str:
+    if strategy == ROW_LOCK and not broker.dialect.capabilities.row_locks:
+        pytest.skip(f"{broker.dialect.name} has no row locks")
+    return strategy
+
 
 def created(
     broker: Broker, declared: "type | TableSpec", clock: Clock | None = None, group: str | None = None
@@ -86,46 +87,6 @@ def created(
     queue = broker.queue(spec if clock is None else attrs.evolve(spec, clock=clock), group)
     broker.create_tables()
     return queue
-
-
-# A look into the table, by id.
-SHOWN = """
-SELECT {columns} FROM {table}
-ORDER BY {id}
-"""
-
-
-def shown(database: Database, queue: Queue, *fields: str) -> list[tuple[Any, ...]]:
-    """What these fields hold, in every row by id, as another program finds it, moments as aware UTC."""
-    dialect, spec = queue.broker.dialect, queue.spec
-    columns = {column.field: column for column in spec.columns}
-    asked = [columns[field] for field in fields]
-    words = Words(dialect, spec, grouped=False)
-    sql = fill(
-        SHOWN,
-        {
-            "columns": ", ".join(dialect.read(column, words.qualified(column)) for column in asked),
-            "table": dialect.table(spec),
-            "id": words.column(Role.ID),
-        },
-    )
-    decoders = [dialect.decoder(column) or _as_it_is for column in asked]
-    return [
-        tuple(None if value is None else decode(value) for decode, value in zip(decoders, row, strict=True))
-        for row in database.execute(sql)
-    ]
-
-
-def stored(queue: Queue, role: Role, value: Any) -> Any:
-    """`value` as another program binds it for the column that plays `role`."""
-    column = queue.spec.role(role)
-    assert column is not None
-    encode = queue.broker.dialect.encoder(column) or _as_it_is
-    return encode(value)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 class Holder:

@@ -13,9 +13,10 @@ from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
-from sqlqueue.spec import spec_of
+from sqlqueue.spec import ColumnSpec, spec_of
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, created, shown
+from sqlqueue.testing.contract.holding import LEASE, SEATED, held_by
 from sqlqueue.testing.contract.tables import CountedJob, Job, KeyedJob, RankedJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
@@ -28,8 +29,20 @@ UNRANKED = attrs.evolve(
     ],
 )
 
-#: Rows claimed ahead: none, so that each claim takes one row; and enough for one claim to take them all.
-CLAIMS = pytest.mark.parametrize("prefetch", [0, 9], ids=["a claim each", "one claim"])
+#: `KeyedJob` with priorities.
+FIRST_KEYED = attrs.evolve(
+    spec_of(KeyedJob),
+    columns=[*spec_of(KeyedJob).columns, ColumnSpec(field="priority", type=int, role=Role.PRIORITY)],
+)
+
+#: Rows claimed ahead: none, so that each claim takes one row; and enough for one claim to take them all, which a
+#: strategy whose deliveries hold their connection never does.
+CLAIMS = pytest.mark.parametrize(
+    ("strategy", "prefetch"),
+    [(LEASE, 0), (LEASE, 9), *((strategy, 0) for strategy in SEATED)],
+    ids=["a claim each", "one claim", *SEATED],
+    indirect=["strategy"],
+)
 
 
 def _remembered(queue: Queue, **settings: Any) -> list[Any]:
@@ -44,10 +57,10 @@ class OrderContract(Contract):
 
     @CLAIMS
     def test_the_smaller_priority_goes_first_then_the_earlier_due_then_the_smaller_id(
-        self, broker: Broker, clock: ManualClock, prefetch: int
+        self, broker: Broker, strategy: str, clock: ManualClock, prefetch: int
     ) -> None:
         """SUITE 3"""
-        queue = created(broker, RankedJob, clock)
+        queue = created(broker, held_by(strategy, RankedJob), clock)
         handled = _remembered(queue, prefetch=prefetch)
         now = clock.now()
         for name, priority, ago in [("g", 2, 9), ("f", 1, 0), ("d", 1, 5), ("e", 1, 5), ("a", -1, 0), ("b", 0, 3)]:
@@ -57,9 +70,11 @@ class OrderContract(Contract):
         assert list("abcdefg") == handled
 
     @CLAIMS
-    def test_without_priorities_and_due_times_the_smaller_id_goes_first(self, broker: Broker, prefetch: int) -> None:
+    def test_without_priorities_and_due_times_the_smaller_id_goes_first(
+        self, broker: Broker, strategy: str, prefetch: int
+    ) -> None:
         """SUITE 3"""
-        queue = created(broker, Job)
+        queue = created(broker, held_by(strategy, Job))
         handled = _remembered(queue, prefetch=prefetch)
         queue.enqueue_many(range(7))
         drain(broker)
@@ -67,10 +82,10 @@ class OrderContract(Contract):
 
     @CLAIMS
     def test_a_row_without_a_priority_has_one_place_whoever_sorts(
-        self, database: Database, broker: Broker, prefetch: int
+        self, database: Database, broker: Broker, strategy: str, prefetch: int
     ) -> None:
         """SUITE 3: it counts as 0, the priority of a row that names none."""
-        queue = created(broker, UNRANKED)
+        queue = created(broker, held_by(strategy, UNRANKED))
         handled = _remembered(queue, prefetch=prefetch)
         for name, priority in [("d", 1), ("b", None), ("a", -1), ("c", 0)]:
             database.execute("INSERT INTO ranked_jobs (priority, payload) VALUES (?, ?)", priority, f'"{name}"')
@@ -104,9 +119,9 @@ class OrderContract(Contract):
         assert [line for line in caplog.messages if "'priority' may be NULL" in line] != []
 
     def test_a_row_hidden_until_later_is_handled_when_it_falls_due_and_not_before(
-        self, broker: Broker, clock: ManualClock, recorder: Recorder
+        self, broker: Broker, strategy: str, clock: ManualClock, recorder: Recorder
     ) -> None:
-        queue = created(broker, CountedJob, clock)
+        queue = created(broker, held_by(strategy, CountedJob), clock)
         handled = _remembered(queue)
         queue.enqueue("later", delay=60)
         queue.enqueue("now")
@@ -118,10 +133,10 @@ class OrderContract(Contract):
         assert handled == ["now", "later"]
 
     def test_the_rows_of_a_key_run_one_at_a_time_in_claim_order_whatever_the_workers(
-        self, broker: Broker, clock: ManualClock
+        self, broker: Broker, strategy: str, clock: ManualClock
     ) -> None:
         """SUITE 67"""
-        queue = created(broker, KeyedJob, clock)
+        queue = created(broker, held_by(strategy, KeyedJob), clock)
         lock, running, together = threading.Lock(), dict.fromkeys("ab", 0), dict.fromkeys("ab", 0)
         handled: dict[str, list[int]] = {"a": [], "b": []}
         both = threading.Barrier(2, timeout=LIMIT)
@@ -170,9 +185,11 @@ class OrderContract(Contract):
         assert [message for message in handled if message[0] == "a"] == ["a1", "a1", "a2", "a3"]
         assert shown(database, queue, "id") == []
 
-    def test_rows_without_a_key_have_no_order_among_themselves(self, broker: Broker, clock: ManualClock) -> None:
+    def test_rows_without_a_key_have_no_order_among_themselves(
+        self, broker: Broker, strategy: str, clock: ManualClock
+    ) -> None:
         """SUITE c"""
-        queue = created(broker, KeyedJob, clock)
+        queue = created(broker, held_by(strategy, KeyedJob), clock)
         both = threading.Barrier(2, timeout=LIMIT)
         met: list[int] = []
 
@@ -184,3 +201,31 @@ class OrderContract(Contract):
         queue.enqueue(2)
         drain(broker)
         assert sorted(met) == [0, 1]
+
+    def test_a_row_that_fails_keeps_the_later_rows_of_its_key_unclaimed_until_it_is_done(
+        self, database: Database, broker: Broker, seated: str, clock: ManualClock, recorder: Recorder
+    ) -> None:
+        """PAINS 16: a newer row of a higher priority does not overtake it either."""
+        queue = created(broker, held_by(seated, FIRST_KEYED), clock)
+        handled: list[str] = []
+
+        @queue.handler(workers=2, by_key=True)
+        def work(message: str, delivery: Delivery) -> Retry | None:
+            handled.append(message)
+            return Retry(60) if message == "a1" and delivery.attempt == 1 else None
+
+        for message in ("a1", "a2", "b1", "a3"):
+            queue.enqueue(message, key=message[0])
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("acknowledged")
+            recorder.wait_for("retried")
+            queue.enqueue("a0", key="a", priority=-1)
+            queue.enqueue("b2", key="b")
+            recorder.wait_for("acknowledged", count=2)
+            clock.advance(59)
+            recorder.wait_for("looked", count=len(recorder.of("looked")) + 1)
+            assert sorted(handled) == ["a1", "b1", "b2"]
+            clock.advance(1)
+            recorder.wait_for("acknowledged", count=6)
+        assert [message for message in handled if message[0] == "a"] == ["a1", "a1", "a0", "a2", "a3"]
+        assert shown(database, queue, "id") == []

@@ -2,6 +2,7 @@
 
 import logging
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sqlqueue.errors import Unsupported
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown, stored
+from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, ROW_LOCK, Stranger, check_unheld, held_by
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
@@ -24,10 +26,10 @@ class SettlingContract(Contract):
 
     @pytest.mark.parametrize("outcome", [None, Drop("not wanted")], ids=["ack", "drop"])
     def test_a_finished_row_is_gone_where_no_column_keeps_the_time(
-        self, database: Database, broker: Broker, outcome: Outcome
+        self, database: Database, broker: Broker, strategy: str, outcome: Outcome
     ) -> None:
         """SUITE 79"""
-        queue = created(broker, Job)
+        queue = created(broker, held_by(strategy, Job))
         queue.handler(lambda message: outcome)
         queue.enqueue("x")
         drain(broker)
@@ -35,30 +37,38 @@ class SettlingContract(Contract):
 
     @pytest.mark.parametrize("outcome", [None, Drop("not wanted")], ids=["ack", "drop"])
     def test_a_finished_row_stays_with_the_time_where_a_column_keeps_it(
-        self, database: Database, broker: Broker, clock: ManualClock, outcome: Outcome
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        stranger: Stranger,
+        clock: ManualClock,
+        outcome: Outcome,
     ) -> None:
         """SUITE 79"""
-        queue = created(broker, FullJob, clock, group="mail")
+        queue = created(broker, held_by(strategy, FullJob), clock, group="mail")
         queue.handler(lambda message: outcome)
         queue.enqueue("x")
         drain(broker)
-        fields = ("done_at", "locked_until", "attempt", "error", "is_running")
-        assert [(clock.now(), None, 1, None, False)] == shown(database, queue, *fields)
+        fields = ("done_at", "attempt", "error", "is_running")
+        assert [(clock.now(), 1, None, False)] == shown(database, queue, *fields)
+        check_unheld(database, queue, stranger)
         assert Stopped(settled=0, given_back=0, abandoned=0) == drain(broker)
 
-    def test_a_row_in_work_says_that_it_is_running(self, database: Database, broker: Broker) -> None:
-        queue = created(broker, FullJob, group="mail")
+    def test_a_row_in_work_says_that_it_is_running(self, database: Database, broker: Broker, strategy: str) -> None:
+        """Where anybody could see it: a row lock's transaction is open."""
+        queue = created(broker, held_by(strategy, FullJob), group="mail")
         seen: list[Any] = []
         queue.handler(lambda message: seen.extend(shown(database, queue, "is_running")))
         queue.enqueue("x")
         drain(broker)
-        assert seen == [(True,)]
+        assert [(strategy != ROW_LOCK,)] == seen  # nobody reads what a row lock's transaction has not committed
 
     def test_a_retry_at_once_is_due_at_once_free_and_counted_once(
-        self, database: Database, broker: Broker, clock: ManualClock
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock
     ) -> None:
         """SUITE 81"""
-        queue = created(broker, CountedJob, clock)
+        queue = created(broker, held_by(strategy, CountedJob), clock)
         attempts = []
 
         @queue.handler
@@ -75,10 +85,16 @@ class SettlingContract(Contract):
         assert shown(database, queue, "id") == []
 
     def test_a_delayed_retry_waits_in_the_table_and_comes_back_when_it_is_due(
-        self, database: Database, broker: Broker, clock: ManualClock, recorder: Recorder
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        stranger: Stranger,
+        clock: ManualClock,
+        recorder: Recorder,
     ) -> None:
         """SUITE 82"""
-        queue = created(broker, CountedJob, clock)
+        queue = created(broker, held_by(strategy, CountedJob), clock)
         attempts = []
 
         @queue.handler
@@ -90,7 +106,8 @@ class SettlingContract(Contract):
         due = clock.now() + timedelta(milliseconds=300)
         with Consumer(broker, observers=[recorder]):
             recorder.wait_for("retried")
-            assert [(due, None, 1)] == shown(database, queue, "due_at", "locked_until", "attempt")
+            assert [(due, 1)] == shown(database, queue, "due_at", "attempt")
+            check_unheld(database, queue, stranger)
             clock.advance(0.299)
             clock.advance(0.001)
             recorder.wait_for("acknowledged")
@@ -114,14 +131,46 @@ class SettlingContract(Contract):
         drain(broker)
         assert shown(database, queue, "id") == []
 
+    def test_without_a_column_for_it_a_delayed_retry_is_due_at_once_and_claims_pause_instead(
+        self,
+        database: Database,
+        open_broker: OpenBroker,
+        seated: str,
+        recorder: Recorder,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """SUITE 83: told once. The pause is as long as a poll interval at most."""
+        broker = open_broker(poll_interval=0.3)
+        queue = created(broker, held_by(seated, Job))
+        begun: list[float] = []
+
+        @queue.handler
+        def work(message: Any) -> Retry | None:
+            begun.append(monotonic())
+            return Retry(60) if len(begun) < 3 else None
+
+        queue.enqueue("x")
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("retried")
+            assert shown(database, queue, "id") != []
+            queue.enqueue("y")  # which wakes nobody before the pause is over
+            recorder.wait_for("acknowledged", count=2)
+        first, second, third, _ = begun
+        assert (second - first >= 0.3, third - second >= 0.3) == (True, True)
+        assert [line for line in caplog.messages if "nothing to hide it by" in line] == [
+            "queue jobs: a row is to wait 60.0 s, and the table has nothing to hide it by: it is due at once, and "
+            "claims pause for up to a poll interval instead; add a column "
+            "(due_at: datetime | None = column.retry_after())"
+        ]
+
     @pytest.mark.parametrize(
         "outcome", [Retry(), Retry(0.5), RuntimeError("broken")], ids=["retry", "later", "failure"]
     )
     def test_a_row_that_is_never_done_is_handled_as_often_as_its_cap_and_then_parked(
-        self, database: Database, broker: Broker, clock: ManualClock, outcome: Exception
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock, outcome: Exception
     ) -> None:
         """SUITE 84, SUITE 88: a retry that was asked for counts as well."""
-        queue = created(broker, KeptJob, clock)
+        queue = created(broker, held_by(strategy, KeptJob), clock)
         attempts = []
 
         @queue.handler(max_attempts=3, retry=0.5)
@@ -134,15 +183,15 @@ class SettlingContract(Contract):
             drain(broker)
             clock.advance(1)
         assert attempts == [1, 2, 3]
-        ((error, *row),) = shown(database, queue, "error", "attempt", "locked_until", "done_at")
-        assert row == [3, None, None]
+        ((error, *row),) = shown(database, queue, "error", "attempt", "done_at")
+        assert row == [4 if strategy == ADVISORY_LOCK else 3, None]
         assert ("RuntimeError: broken" if isinstance(outcome, RuntimeError) else "retry") in error
 
     def test_a_spent_row_is_dropped_with_an_error_in_the_log_where_there_is_no_place_to_park_it(
-        self, database: Database, broker: Broker, clock: ManualClock, caplog: pytest.LogCaptureFixture
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         """SUITE 88"""
-        queue = created(broker, CountedJob, clock)
+        queue = created(broker, held_by(strategy, CountedJob), clock)
 
         @queue.handler(max_attempts=1)
         def work(message: Any) -> None:
@@ -156,25 +205,34 @@ class SettlingContract(Contract):
         assert (f"row {id}" in line, "counted_jobs" in line, "RuntimeError: broken" in line) == (True, True, True)
 
     def test_a_row_at_its_cap_when_it_is_claimed_is_spent_and_its_handler_does_not_run(
-        self, database: Database, open_broker: OpenBroker, clock: ManualClock
+        self, database: Database, broker: Broker, strategy: str, stranger: Stranger, clock: ManualClock
     ) -> None:
-        """SUITE e, PAINS 4: its last worker was lost, and the error says so."""
-        broker = open_broker()
-        queue = created(broker, KeptJob, clock)
-        handled: list[Any] = []
-        queue.handler(max_attempts=2)(handled.append)
+        """SUITE e, PAINS 4: its last worker was lost, and the error says so. A row lock cannot count those: there it is
+        a row whose error was cleared."""
+        queue = created(broker, held_by(strategy, KeptJob), clock)
+        attempts: list[Any] = []
+
+        @queue.handler(max_attempts=2)
+        def work(message: Any, delivery: Delivery) -> None:
+            attempts.append(delivery.attempt)
+
         id = queue.enqueue("x")
-        lease = stored(queue, Role.LEASE, clock.now())
-        database.execute("UPDATE kept_jobs SET attempt = 2, locked_until = ? WHERE id = ?", lease, id)
+        database.execute("UPDATE kept_jobs SET attempt = 2 WHERE id = ?", id)
+        if strategy == LEASE:
+            lease = stored(queue, Role.LEASE, clock.now())
+            database.execute("UPDATE kept_jobs SET locked_until = ? WHERE id = ?", lease, id)
         drain(broker)
-        assert handled == []
-        ((error, locked_until, done_at),) = shown(database, queue, "error", "locked_until", "done_at")
-        assert (error, locked_until, done_at) == ("the worker was lost in the last of 2 attempts", None, None)
+        check_unheld(database, queue, stranger)
+        ((error, done_at),) = shown(database, queue, "error", "done_at")
+        if strategy == ROW_LOCK:
+            assert (attempts, error, done_at) == ([1], None, clock.now())
+        else:
+            assert (attempts, error, done_at) == ([], "the worker was lost in the last of 2 attempts", None)
 
     def test_a_parked_row_whose_error_is_cleared_starts_a_fresh_count(
-        self, database: Database, broker: Broker, clock: ManualClock
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock
     ) -> None:
-        queue = created(broker, KeptJob, clock)
+        queue = created(broker, held_by(strategy, KeptJob), clock)
         attempts = []
 
         @queue.handler(max_attempts=2, retry=0.5)
@@ -195,9 +253,9 @@ class SettlingContract(Contract):
 
     @pytest.mark.parametrize("raised", [True, False])
     def test_a_dead_letter_parks_the_row_with_its_reason(
-        self, database: Database, broker: Broker, clock: ManualClock, raised: bool
+        self, database: Database, broker: Broker, strategy: str, stranger: Stranger, clock: ManualClock, raised: bool
     ) -> None:
-        queue = created(broker, KeptJob, clock)
+        queue = created(broker, held_by(strategy, KeptJob), clock)
 
         @queue.handler
         def work(message: Any) -> Outcome:
@@ -207,7 +265,8 @@ class SettlingContract(Contract):
 
         queue.enqueue("x")
         drain(broker)
-        assert shown(database, queue, "error", "attempt", "locked_until") == [("no such customer", 1, None)]
+        assert shown(database, queue, "error", "attempt") == [("no such customer", 1)]
+        check_unheld(database, queue, stranger)
 
     @pytest.mark.parametrize("options", [{}, {"max_attempts": 3}], ids=["without a cap", "with a cap"])
     def test_a_dead_letter_elsewhere_is_refused_by_name_until_it_is_served(
@@ -218,10 +277,10 @@ class SettlingContract(Contract):
             created(broker, FullJob, group="mail").handler(dead_letter="failed", **options)
 
     def test_a_failure_comes_back_by_its_policy_counted_and_held_by_nobody(
-        self, database: Database, broker: Broker, clock: ManualClock
+        self, database: Database, broker: Broker, strategy: str, stranger: Stranger, clock: ManualClock
     ) -> None:
         """SUITE 93"""
-        queue = created(broker, CountedJob, clock)
+        queue = created(broker, held_by(strategy, CountedJob), clock)
 
         @queue.handler(retry=lambda attempt, error: 10 * attempt)
         def work(message: Any, delivery: Delivery) -> None:
@@ -232,7 +291,8 @@ class SettlingContract(Contract):
         for attempt in (1, 2):
             drain(broker)
             due = clock.now() + timedelta(seconds=10 * attempt)
-            assert [(due, attempt, None)] == shown(database, queue, "due_at", "attempt", "locked_until")
+            assert [(due, attempt)] == shown(database, queue, "due_at", "attempt")
+            check_unheld(database, queue, stranger)
             database.execute("UPDATE counted_jobs SET payload = payload")  # which would wait for a transaction
             clock.set(due)
         drain(broker)

@@ -87,6 +87,30 @@ class Order:
     error: str | None = column.error()
 
 
+@table("orders")
+class LockedOrder:
+    """The same, held by a lock."""
+
+    id: int = column.id(generated=True)
+    attempt: int = column.attempt()
+    placed_at: datetime
+    number: str
+    note: str | None = None
+    error: str | None = column.error()
+
+
+@table("orders", advisory_lock="orders-{number}")
+class KeyLockedOrder:
+    """The same, where a lock on a column of the row's own holds it."""
+
+    id: int = column.id(generated=True)
+    attempt: int = column.attempt()
+    placed_at: datetime
+    number: str
+    note: str | None = None
+    error: str | None = column.error()
+
+
 @table("full_jobs")
 class FullJob:
     """Every role that the lease serves."""

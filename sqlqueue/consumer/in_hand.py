@@ -1,0 +1,65 @@
+"""What the seats of one queue hold: rows in work, each with its connection, and those that are being settled."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Condition
+
+from sqlqueue.consumer.handlers import Work
+from sqlqueue.dialect import Connection
+
+
+class InHand:
+    """Who takes a row out of work settles it, and says when that is done. For any thread."""
+
+    def __init__(self) -> None:
+        self._in_work: dict[Work, Connection] = {}
+        self._settling = self._turning = 0
+        self._closed = False
+        self._changed = Condition()
+
+    def __len__(self) -> int:
+        return len(self._in_work) + self._settling
+
+    @property
+    def in_work(self) -> Sequence[Work]:
+        return tuple(self._in_work)
+
+    @contextmanager
+    def turn(self, look: bool) -> Iterator[bool]:
+        """A turn at the database; whether it may look for rows."""
+        with self._changed:  # decided: whether a row may come to work
+            self._turning += 1
+            look = look and not self._closed
+        try:
+            yield look
+        finally:
+            with self._changed:  # decided: whether whoever waits may go on
+                self._turning -= 1
+                self._changed.notify_all()
+
+    def begin(self, work: Work, connection: Connection) -> None:
+        with self._changed:  # decided: the row is in work
+            self._in_work[work] = connection
+
+    def take(self, work: Work) -> bool:
+        """Take a row out of work, to settle it; False where somebody else has."""
+        with self._changed:  # decided: who settles the row
+            mine = self._in_work.pop(work, None) is not None
+            self._settling += mine
+            return mine
+
+    def done(self) -> None:
+        """A row that was taken out of work is settled, or lost."""
+        with self._changed:  # decided: whether whoever waits may go on
+            self._settling -= 1
+            self._changed.notify_all()
+
+    def close(self, timeout: float) -> Sequence[tuple[Work, Connection]]:
+        """No row comes to work any more; take all that are, after what is under way, within so many seconds."""
+        with self._changed:  # decided: who settles what is left
+            self._closed = True
+            self._changed.wait_for(lambda: not (self._turning or self._settling), timeout)
+            taken = list(self._in_work.items())
+            self._in_work.clear()
+            self._settling += len(taken)
+            return taken

@@ -1,0 +1,28 @@
+"""What the seats of one queue have in common, decided at its start."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import attrs
+
+from sqlqueue.consumer.budget import Budget
+from sqlqueue.consumer.handlers import Runner
+from sqlqueue.dialect import Trouble
+from sqlqueue.strategies.base import Seated
+
+
+@attrs.define(eq=False)
+class Shared:
+    """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
+    `frees_others`: whether rows wait for others to be settled."""
+
+    queue: str
+    strategy: Seated
+    budget: Budget
+    now: Callable[[], datetime]
+    classify: Callable[[BaseException], Trouble]
+    runner: Runner
+    hides: bool
+    one_at_a_time: bool
+    frees_others: bool
+    certain: Callable[[], bool]

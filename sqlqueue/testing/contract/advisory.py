@@ -1,0 +1,323 @@
+"""Advisory locks: a lock on each row's key holds it, whoever keeps the lock."""
+
+import threading
+from typing import Any
+
+import attrs
+import pytest
+
+from sqlqueue.broker import Broker
+from sqlqueue.consumer import Consumer
+from sqlqueue.delivery import Delivery
+from sqlqueue.locks import AdvisoryLock
+from sqlqueue.outcome import DeadLetter, Outcome, Retry
+from sqlqueue.spec import TableSpec
+from sqlqueue.testing.clock import ManualClock
+from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, OpenBroker, created, shown
+from sqlqueue.testing.contract.holding import ADVISORY_LOCK, Stranger, key_of
+from sqlqueue.testing.contract.holding import held_by as held_by_strategy
+from sqlqueue.testing.contract.tables import CountedJob, Job, KeptJob, KeyedJob
+from sqlqueue.testing.drain import drain
+from sqlqueue.testing.recorder import Recorder
+
+# 10,000 rows of so many keys.
+FILL = """
+INSERT INTO keyed_jobs (account, payload)
+WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number < 9999)
+SELECT CAST(number - number / ? * ? AS text), '0' FROM numbers
+"""
+
+
+def held_by(declared: type, lock: "str | AdvisoryLock | None" = None) -> TableSpec:
+    return held_by_strategy(ADVISORY_LOCK, declared, lock)
+
+
+@attrs.define
+class Registry:
+    """Locks that another system keeps. `elsewhere`: the keys that it holds for others."""
+
+    elsewhere: frozenset[str] = frozenset()
+    held: dict[str, Any] = attrs.field(factory=dict)
+    answers: bool = True
+    _mutex: threading.Lock = attrs.field(factory=threading.Lock)
+
+    def lock(self, connection: Any, key: str) -> bool:
+        with self._mutex:  # decided: whose the key is
+            if key in self.elsewhere or key in self.held:
+                return False
+            self.held[key] = connection
+            return True
+
+    def unlock(self, connection: Any, key: str) -> bool:
+        with self._mutex:  # decided: nobody's
+            return self.held.pop(key, None) is connection and self.answers
+
+    def keeps(self, template: str) -> AdvisoryLock:
+        return AdvisoryLock(template, lock=self.lock, unlock=self.unlock)
+
+
+class AdvisoryContract(Contract):
+    """The rows of one key run one at a time, on every instance; a key that is held hides no other."""
+
+    def test_the_key_of_the_row_in_work_is_held_and_no_other_and_none_after_its_ack(
+        self, broker: Broker, stranger: Stranger
+    ) -> None:
+        """SUITE 37"""
+        queue = created(broker, held_by(Job, "rows-{id}"))
+        ids = [queue.enqueue(number) for number in range(2)]
+        keys = [key_of(queue, f"rows-{id}") for id in ids]
+        free: list[Any] = []
+        queue.handler(lambda message: free.append(stranger.finds_free(*keys)))
+        drain(broker)
+        assert free == [keys[1:], keys[:1]]
+        assert keys == stranger.finds_free(*keys)
+
+    @pytest.mark.parametrize(
+        "outcome",
+        [None, Retry(), Retry(1), DeadLetter("no such customer"), RuntimeError("broken")],
+        ids=["ack", "retry", "later", "dead letter", "failure"],
+    )
+    def test_every_outcome_lets_the_key_go_and_the_next_delivery_of_it_starts(
+        self, broker: Broker, stranger: Stranger, clock: ManualClock, recorder: Recorder, outcome: Outcome | Exception
+    ) -> None:
+        """SUITE 38: once, so that a second release finds nothing to let go."""
+        queue = created(broker, held_by(KeptJob, "one"), clock)
+        outcomes: list[Any] = [outcome]
+
+        @queue.handler(retry=1)
+        def work(message: Any) -> Any:
+            given = outcomes.pop() if outcomes else None
+            if isinstance(given, RuntimeError):
+                raise given
+            return given
+
+        queue.enqueue("x")
+        drain(broker, recorder)
+        key = key_of(queue, "one")
+        assert [key] == stranger.finds_free(key)
+        assert not stranger.unlock(key)
+        queue.enqueue("y")
+        clock.advance(1)
+        drain(broker, recorder)
+        assert recorder.of("acknowledged", "parked", "retried", "gone", "trouble")[-1].kind == "acknowledged"
+        assert [key] == stranger.finds_free(key)
+
+    def test_two_rows_of_one_key_run_one_after_the_other(
+        self, database: Database, broker: Broker, recorder: Recorder
+    ) -> None:
+        """SUITE 39"""
+        queue = created(broker, held_by(Job, "one"))
+        first, handled = threading.Event(), []
+
+        @queue.handler(workers=2)
+        def work(message: int) -> None:
+            handled.append(message)
+            assert first.wait(LIMIT)
+
+        queue.enqueue_many([1, 2])
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("started")
+            recorder.wait_for("looked")  # by the second worker
+            assert handled == [1]
+            first.set()
+            recorder.wait_for("acknowledged", count=2)
+        assert handled == [1, 2]
+        assert shown(database, queue, "id") == []
+
+    def test_two_tables_with_equal_keys_do_not_wait_for_each_other(self, broker: Broker) -> None:
+        """SUITE 41, PAINS 26"""
+        both = threading.Barrier(2, timeout=LIMIT)
+        met = []
+        for declared in (Job, CountedJob):
+            queue = created(broker, held_by(declared, "one"))
+            queue.handler(lambda message: met.append(both.wait()))
+            queue.enqueue("x")
+        drain(broker)
+        assert sorted(met) == [0, 1]
+
+    def test_two_tables_that_share_their_keys_wait_for_each_other_and_for_strangers(
+        self, open_broker: OpenBroker, stranger: Stranger, recorder: Recorder
+    ) -> None:
+        """SUITE 41: the key is then the template's text alone."""
+        broker = open_broker(poll_interval=0.05)
+        queues = [created(broker, held_by(one, AdvisoryLock("one", shared=True))) for one in (Job, CountedJob)]
+        lock, running, together = threading.Lock(), [], []
+        done = threading.Event()
+
+        def work(message: Any, delivery: Delivery) -> None:
+            with lock:
+                running.append(delivery.queue)
+                together.append(len(running))
+            assert done.wait(LIMIT)
+            with lock:
+                running.remove(delivery.queue)
+
+        for queue in queues:
+            queue.handler(work)
+            queue.enqueue("x")
+        assert stranger.lock("one")
+        with Consumer(broker, observers=[recorder]):
+            for queue in queues:
+                recorder.wait_for("looked", where=lambda event, name=queue.name: event.queue == name)
+            assert together == []
+            assert stranger.unlock("one")
+            (first,) = recorder.wait_for("started")
+            recorder.clear()
+            recorder.wait_for("looked", where=lambda event: event.queue != first.queue)
+            done.set()
+            recorder.wait_for("acknowledged", count=2)
+        assert together == [1, 1]
+
+    def test_a_key_held_elsewhere_keeps_none_of_the_rows_behind_it_waiting(
+        self, database: Database, broker: Broker, stranger: Stranger, recorder: Recorder
+    ) -> None:
+        """SUITE 42, PAINS 16: nobody looks again for an hour, and there are 10,000 rows in front."""
+        queue = created(broker, held_by(KeyedJob, "accounts-{account}"))
+        handled: list[Any] = []
+        queue.handler(handled.append)
+        database.execute(FILL, 1, 1)
+        queue.enqueue("behind", key="free")
+        assert stranger.lock(key_of(queue, "accounts-0"))
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("acknowledged")
+            assert handled == ["behind"]
+
+    def test_a_key_in_work_here_keeps_none_of_the_rows_behind_it_waiting(
+        self, database: Database, broker: Broker, recorder: Recorder
+    ) -> None:
+        """SUITE 42"""
+        queue = created(broker, held_by(KeyedJob, "accounts-{account}"))
+        other = threading.Event()
+
+        @queue.handler(workers=2)
+        def work(message: str) -> None:
+            if message == "b":
+                other.set()
+            assert other.wait(LIMIT)
+
+        for message in ("a1", "a2", "b"):
+            queue.enqueue(message, key=message[0])
+        drain(broker, recorder)
+        assert len(recorder.of("acknowledged")) == 3
+
+    def test_a_null_in_a_key_is_an_empty_text(self, broker: Broker, stranger: Stranger, recorder: Recorder) -> None:
+        """SPEC 14"""
+        queue = created(broker, held_by(KeyedJob, "{account}-accounts"))
+        handled: list[Any] = []
+        queue.handler(handled.append)
+        queue.enqueue("none")
+        queue.enqueue("some", key="some")
+        assert stranger.lock(key_of(queue, "-accounts"))
+        drain(broker)
+        assert handled == ["some"]
+        assert stranger.unlock(key_of(queue, "-accounts"))
+        drain(broker)
+        assert handled == ["some", "none"]
+
+    def test_the_attempt_is_counted_and_committed_when_the_row_is_taken(
+        self, database: Database, broker: Broker
+    ) -> None:
+        """SUITE 46"""
+        queue = created(broker, held_by(CountedJob))
+        seen: list[Any] = []
+
+        @queue.handler
+        def work(message: Any, delivery: Delivery) -> None:
+            seen.append((delivery.attempt, shown(database, queue, "attempt")))
+
+        queue.enqueue("x")
+        drain(broker)
+        assert seen == [(1, [(1,)])]
+
+    def test_after_many_rows_no_lock_is_left(self, database: Database, broker: Broker, stranger: Stranger) -> None:
+        """PAINS 26"""
+        queue = created(broker, held_by(Job, "rows-{id}"))
+        handled: list[int] = []
+        queue.handler(workers=4)(handled.append)
+        queue.enqueue_many(range(500))
+        keys = [key_of(queue, f"rows-{id}") for (id,) in shown(database, queue, "id")]
+        drain(broker)
+        assert sorted(handled) == list(range(500))
+        assert stranger.finds_free(*keys[::10]) == keys[::10]
+
+    def test_with_locks_of_the_users_own_only_those_are_held(self, broker: Broker, stranger: Stranger) -> None:
+        """SUITE 44"""
+        registry = Registry()
+        queue = created(broker, held_by(Job, registry.keeps("one")))
+        seen: list[Any] = []
+        key = key_of(queue, "one")
+        queue.handler(lambda message: seen.append((list(registry.held), stranger.finds_free(key))))
+        queue.enqueue_many([1, 2])
+        drain(broker)
+        assert seen == [([key], [key])] * 2
+        assert registry.held == {}
+
+    def test_keys_that_another_systems_locks_hold_keep_none_of_the_rows_behind_them_waiting(
+        self, database: Database, broker: Broker, recorder: Recorder
+    ) -> None:
+        """SUITE 43, PAINS 16: the database cannot see them."""
+        keys = [f"keyed_jobs:{number}" for number in range(200)]
+        queue = created(broker, held_by(KeyedJob, Registry(frozenset(keys)).keeps("{account}")))
+        handled: list[Any] = []
+        queue.handler(handled.append)
+        database.execute(FILL, 200, 200)
+        queue.enqueue("behind", key="free")
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("acknowledged")
+            assert handled == ["behind"]
+
+    def test_a_lock_that_was_not_held_any_more_closes_its_connection_and_the_next_row_has_another(
+        self, database: Database, broker: Broker, recorder: Recorder
+    ) -> None:
+        """SUITE 48"""
+        registry = Registry(answers=False)
+        queue = created(broker, held_by(Job, registry.keeps("rows-{id}")))
+        served: list[Any] = []
+        queue.handler(lambda message: served.extend(registry.held.values()))
+        queue.enqueue_many([1, 2])
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("acknowledged", count=2)
+        first, second = served
+        assert first is not second
+        for connection in served:
+            with pytest.raises(Exception, match=r"(?i)closed"):
+                connection.execute("SELECT 1")
+        assert shown(database, queue, "id") == []
+        assert recorder.of("lease_lost", "gone") == []
+
+    def test_a_release_that_fails_after_the_settlement_is_trouble_and_the_row_stays_settled(
+        self, database: Database, broker: Broker, recorder: Recorder
+    ) -> None:
+        registry = Registry()
+
+        def unlock(connection: Any, key: str) -> bool:
+            registry.unlock(connection, key)
+            raise RuntimeError("the other system is away")
+
+        queue = created(broker, held_by(Job, AdvisoryLock("{id}", lock=registry.lock, unlock=unlock)))
+        queue.handler(lambda message: None)
+        queue.enqueue("x")
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("acknowledged")
+            (trouble,) = recorder.wait_for("trouble")
+        assert "the other system is away" in str(trouble.detail)
+        assert recorder.of("lease_lost", "retried") == []
+        assert shown(database, queue, "id") == []
+
+    def test_a_lock_function_that_fails_is_trouble_and_keeps_no_row_from_running_later(
+        self, database: Database, broker: Broker, recorder: Recorder
+    ) -> None:
+        registry, failures = Registry(), [RuntimeError("the other system is away")]
+
+        def lock(connection: Any, key: str) -> bool:
+            if failures:
+                raise failures.pop()
+            return registry.lock(connection, key)
+
+        queue = created(broker, held_by(Job, AdvisoryLock("{id}", lock=lock, unlock=registry.unlock)))
+        queue.handler(lambda message: None)
+        queue.enqueue("x")
+        with Consumer(broker, observers=[recorder]):
+            recorder.wait_for("trouble")
+            recorder.wait_for("acknowledged")
+        assert (shown(database, queue, "id"), registry.held) == ([], {})
