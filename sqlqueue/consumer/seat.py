@@ -23,6 +23,8 @@ log = logging.getLogger("sqlqueue")
 TRIES, FIRST_PAUSE = 6, 0.05
 
 
+RELEASED = Verdict(RELEASE, "released")
+
 #: Nobody sets it: its wait is a pause.
 _NEVER = Event()
 
@@ -39,12 +41,17 @@ class Seat:
         """Claim and handle on this connection until nothing is found, or it is wanted elsewhere."""
         work = self._look(connection)
         while work is not None:
-            finished = self.seats.shared.runner.run(work)
+            finished = self._handle(work)
             if finished.stop is not None:
                 self.on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
             if not self.seats.take_back(work):
                 return
             work = self._settle_and_look(connection, finished)
+
+    def _handle(self, work: Work) -> Finished:
+        if self.seats.stopping:  # since the look that found it began
+            return Finished(work, RELEASED)
+        return self.seats.shared.runner.run(work)
 
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
@@ -65,6 +72,15 @@ class Seat:
 
     def _turn(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         """Settle, claim, or both, in one round trip; the row claimed."""
+        if not look:
+            return self._turned(connection, finished, look=False)
+        self.seats.looks.add(self)
+        try:
+            return self._turned(connection, finished, look=True)
+        finally:
+            self.seats.looks.discard(self)
+
+    def _turned(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         seats, shared = self.seats, self.seats.shared
         wakes, pass_over = seats.begin_look() if look else (0, NOBODY)
         settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []
@@ -105,25 +121,32 @@ class Seat:
         refused = False
         for number in range(TRIES):
             trouble = shared.classify(error)
-            if trouble in (Trouble.LOST, Trouble.CLOSED) or not shared.strategy.hold_again(connection, claim):
+            if trouble in (Trouble.LOST, Trouble.CLOSED) or (trouble is Trouble.PERMANENT and refused):
                 break
-            if trouble is Trouble.PERMANENT:
-                kind = one.verdict.kind
-                log.error("queue %s: row %r: it could not be %s", shared.queue, claim.id, kind, exc_info=error)
-                if refused:
-                    break
-                refused = True
-                verdict = decide(shared.runner.rules, one.work.delivery.attempt, error, shared.now())
-                one = attrs.evolve(one, verdict=verdict)
-            else:
-                _NEVER.wait(FIRST_PAUSE * 2**number)
             try:
+                if not shared.strategy.hold_again(connection, claim):
+                    break
+                if trouble is Trouble.PERMANENT:
+                    refused = True
+                    one = self._refused(one, error)
+                else:
+                    _NEVER.wait(FIRST_PAUSE * 2**number)
                 self._turn(connection, one, look=False)
                 return
-            except Exception as further:  # noqa: BLE001 - sorted above, in the next round
+            except Exception as further:  # sorted above, in the next round
+                if self.unsettled is None:
+                    raise
                 error = further
         self.abandon(one.work, connection)
         raise error
+
+    def _refused(self, one: Finished, error: Exception) -> Finished:
+        """What becomes of a row whose settlement the database refused."""
+        shared, delivery = self.seats.shared, one.work.delivery
+        log.error(
+            "queue %s: row %r: it could not be %s", shared.queue, delivery.claim.id, one.verdict.kind, exc_info=error
+        )
+        return attrs.evolve(one, verdict=decide(shared.runner.rules, delivery.attempt, error, shared.now()))
 
     def abandon(self, work: Work, connection: Connection) -> None:
         """Hold a row no longer that cannot be settled."""
@@ -133,8 +156,10 @@ class Seat:
     def give_back(self, work: Work, connection: Connection) -> None:
         """Give back a row whose handler is still at work: what that does comes too late."""
         work.delivery.lose()
+        self.unsettled = Finished(work, RELEASED)
         try:
-            self._turn(connection, Finished(work, Verdict(RELEASE, "released")), look=False)
+            self._turn(connection, self.unsettled, look=False)
         except Exception:  # its connection may be lost, or in the handler's hands
             log.exception("queue %s: row %r could not be given back", self.seats.shared.queue, work.delivery.claim.id)
-            self.abandon(work, connection)
+            if self.unsettled is not None:
+                self.abandon(work, connection)

@@ -9,13 +9,13 @@ import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
 from typing import Any
 
 import attrs
 
+from sqlqueue.consumer.bell import Bell
 from sqlqueue.consumer.budget import Budget, BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
 from sqlqueue.consumer.handlers import Finished, Runner, Work
@@ -32,6 +32,9 @@ from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Seated
 
 #: Seconds to wait for one of the pool's connections.
 PATIENCE = 10.0
+
+#: Seconds between two looks at what is still under way when a stop hurries.
+LOOK_UP = 0.01
 
 
 @attrs.define(eq=False)
@@ -61,19 +64,18 @@ class Seats:
         self.fatal: BaseException | None = None
         self.on_idle: Callable[[], None] | None = None
         self.turnstile = Lock()  # held over a look, where looks that run together would collide
+        self.looks: set[Seat] = set()  # under way
         self._pace, self._horizon = pace, Horizon()
         self._keys = Keys() if by_key else None
         self._freeing = Freeing(self._keys, pace) if self._keys else None
         self._workers = Workers(shared.queue, workers)
         self._lock = Lock()
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._bell = Bell()
         self._looking: Seat | None = None
-        self._resting = self._rung = 0
         self._wakes, self._looked = 0, -1
         self._in_work: dict[Work, Connection] = {}
         self._settling = 0
         self._stopping = self._giving_up = False
-        self._warned = False
 
     # -- from other threads -----------------------------------------------------------------------------------
 
@@ -84,12 +86,11 @@ class Seats:
         with self._lock:  # decided: the next look comes now
             self._wakes += 1
             self._pace.wake(monotonic())
-            self._ring()
+            self._bell.ring()
 
     def stop(self) -> None:
         self._stopping = True
-        for _ in range(self._workers.count):
-            self._bell.put(None)
+        self._bell.ring_for(self._workers.count)
 
     def give_up(self) -> None:
         self._giving_up = True
@@ -97,9 +98,18 @@ class Seats:
 
     def join(self, timeout: float) -> bool:
         self.shared.budget.rouse()
-        if self._giving_up:
+        if self._giving_up:  # handlers are not waited for, only turns that are under way
             self._give_back()
-        return not self._workers.running(timeout) or (self._giving_up and not self.held)
+            return self._quiet(timeout)
+        return not self._workers.running(timeout)
+
+    def _quiet(self, timeout: float) -> bool:
+        until = monotonic() + timeout
+        while self.held or self.looks:
+            if monotonic() >= until:
+                return False
+            self._workers.running(LOOK_UP)
+        return True
 
     def running(self, timeout: float) -> int:
         return self._workers.running(timeout)
@@ -140,20 +150,11 @@ class Seats:
                 if wait == 0.0:
                     self._looking = seat
                     return True
-                self._resting += 1
-            try:
-                self._bell.get(timeout=LONGEST if wait is None else min(wait, LONGEST))
-            except Empty:
-                pass
+                self._bell.rests()
+            self._bell.wait(min(wait, LONGEST) if wait is not None else LONGEST)
             with self._lock:  # decided: who can be rung for
-                self._resting -= 1
-                self._rung = max(0, self._rung - 1)
+                self._bell.rises()
         return False
-
-    def _ring(self) -> None:
-        if self._resting > self._rung:
-            self._rung += 1
-            self._bell.put(None)
 
     # -- a seat's turns ---------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class Seats:
                 self._keys.claimed(work)
             self._pace.full(monotonic())
             self._looking = None if self._looking is seat else self._looking
-            self._ring()
+            self._bell.ring()
         self._works_again()
         self.shared.runner.notices.tell("claimed", work.delivery)
 
@@ -205,16 +206,15 @@ class Seats:
         with self._lock:  # decided: who looks next
             self._looking = None if self._looking is seat else self._looking
             if self._looking is None and self._pace.wait(monotonic()) == 0.0:
-                self._ring()
+                self._bell.ring()
         if self.on_idle is not None and self.idle:
             self.on_idle()
 
     @property
     def held_unseen(self) -> int:
         """Rows in work that a look takes for due: those that it does not pass over by their keys."""
-        if self._keys is None:
-            return len(self._in_work)
-        return sum(work.key is None for work in tuple(self._in_work))
+        in_work = tuple(self._in_work)
+        return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
 
     # -- settling ---------------------------------------------------------------------------------------------
 
@@ -244,29 +244,23 @@ class Seats:
         self.report.settle(one, gone=gone)
 
     def _due(self, due: datetime | None) -> None:
-        due_in = 0.0 if due is None else (due - self.shared.now()).total_seconds()
-        now = monotonic()
+        now, due_in = monotonic(), 0.0 if due is None else (due - self.shared.now()).total_seconds()
         if due is not None and not self.shared.hides:
             self._pace.pause(now, min(due_in, self._pace.poll))
-            self._warn_once(due_in)
+            self.report.cannot_hide(due_in)
             due_in = 0.0
         self._looked = -1 if due_in <= 0 else self._looked
         self._pace.due(now, due_in)
         if self._keys is not None:
             self._pace.due(now, due_in + FREE_KEYS)
 
-    def _warn_once(self, due_in: float) -> None:
-        if not self._warned:
-            self._warned = True
-            self.report.cannot_hide(due_in)
-
     def lose(self, work: Work) -> None:
         """The row could not be settled: it returns to the queue as it is."""
+        work.delivery.lose()
         with self._lock:  # decided: it is out of hand
             self._settling -= 1
             if self._keys is not None:
                 self._keys.dropped(work)
-        work.delivery.lose()
         self.report.late(work)
 
     def _give_back(self) -> None:

@@ -200,7 +200,11 @@ class Advisory:
             log.warning("queue %s: an advisory lock was not released; its connection is closed", self._name)
             connection.close()
             return self._told((), settling, results)
-        claims = self._found(connection, scan, look, results[len(settling) + len(unlocking) :], now) if look else ()
+        found = results[len(settling) + len(unlocking) :]
+        try:
+            claims = self._found(connection, scan, look, found, now) if look else ()
+        except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
+            return self._told((), settling, results, failed=error)
         return self._told(claims, settling, results)
 
     @staticmethod
@@ -219,14 +223,20 @@ class Advisory:
         self, connection: Session, scan: InOrder, look: Look, results: Sequence[Sequence[Row]], now: datetime
     ) -> list[Claim]:
         """The claim that the looks find, until one is found or the queue is at its end."""
-        begun = scan
-        for _ in range(TRIES):
+        begun, tries = scan, 0
+        while True:
             rows = results[-1]
             if rows and rows[0][self._reading.id_at] is not None:
                 scan.claimed(rows, look, now)
                 # Where rows stand behind many whose keys are held, the next claims look past those at once.
                 self._begin_past = PAST if scan is not begun else max(0, self._begin_past - 1)
                 return self._reading.claims(rows, token=rows[0][-1])
+            # One that was worked off before its lock was taken is let go.
+            vain = [Call(self._unlock, {"number": row[-1]}) for row in rows]
+            tries += len(vain)
+            if tries >= TRIES:
+                self._send(connection, vain, settles=False)
+                return []
             further = look if rows else scan.further(look, results)
             if further is None:
                 scan.claimed((), look, now)
@@ -235,12 +245,7 @@ class Advisory:
                 scan = self._past
                 further = scan.look(look.values, 1, now)
             look = further
-            # One that was worked off before its lock was taken is let go.
-            vain = [Call(self._unlock, {"number": row[-1]}) for row in rows]
             results = self._send(connection, [*vain, *look.calls], settles=False)[len(vain) :]
-        if results[-1]:
-            connection.close()
-        return []
 
     def _release(self, claim: Claim) -> Call:
         return Call(self._unlock, {"number": claim.token})

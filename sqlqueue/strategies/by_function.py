@@ -110,8 +110,11 @@ class ByFunction:
         settling = self._settling.calls(settlements, values, now)
         results = connection.run([call for call, _ in settling]) if settling else []
         gone = [claim for (_, held), done in zip(settling, results, strict=True) for claim in missing(held, done)]
-        for claim, _ in settlements:
-            self._let_go(connection, claim.token)
+        try:
+            for claim, _ in settlements:
+                self._let_go(connection, claim.token)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; what was settled is committed
+            return Turned(gone=gone, failed=error)
         found = self._find(connection, values) if limit and not connection.closed else None
         return Turned(claims=[] if found is None else [found], gone=gone)
 
@@ -181,7 +184,10 @@ class ByFunction:
         return not connection.closed
 
     def let_go(self, connection: Connection, claim: Claim) -> None:
-        self._let_go(connection, claim.token)
+        try:
+            self._let_go(connection, claim.token)
+        except Exception:  # a user's function may raise anything, and its connection is closed by now
+            log.exception("an advisory lock on %r was not released", claim.token)
 
     def look_ahead(self, connection: Connection, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
         with self._changing:  # decided: which keys this consumer holds

@@ -1,7 +1,7 @@
 """Two processes work rows off together, while they are killed and replaced: what became of each row, and when.
 
-By hand, with as many rows as one likes: `python -m tests.crash.racing URL STRATEGY --rows 20000 --kill-every 1`, where the
-URL's database has no table `jobs`.
+By hand, with as many rows as one likes, on a database that has no table `jobs`:
+`python -m tests.crash.racing URL STRATEGY --rows 20000 --kill-every 1`
 """
 
 import argparse
@@ -93,14 +93,14 @@ def race(url: str, strategy: str, *, rows: int, work: float, kill_every: float |
         notes = _Notes(Path(scratch) / "notes")
         notes.path.touch()
 
-        def begin() -> Child:
+        def begin(word: str) -> Child:
             racer = until_end.enter_context(
                 child(RACER, url, strategy=strategy, workers=WORKERS, work=work, notes=str(notes.path))
             )
-            racer.wait_for("looked")
+            racer.wait_for(word)
             return racer
 
-        racers = [begin(), begin()]
+        racers = [begin("looked"), begin("looked")]
         began, kills = monotonic(), 0
         queue.enqueue_many(range(rows))
         while not _until(lambda: not _left(broker), LIMIT if kill_every is None else kill_every):
@@ -111,12 +111,12 @@ def race(url: str, strategy: str, *, rows: int, work: float, kill_every: float |
             victim.signal(signal.SIGKILL)
             assert victim.exit_code() == -signal.SIGKILL
             kills += 1
-            racers.append(begin())
+            racers.append(begin("ready"))
         seconds = monotonic() - began
         for racer in racers:
             racer.signal(signal.SIGTERM)
             assert racer.exit_code() == 0
-        said = [line for racer in racers for line in racer.lines if not line.startswith("looked")]
+        said = [line for racer in racers for line in racer.lines if line.split()[0] not in ("ready", "looked")]
         return Race(seconds, kills, list(notes.handled()), _left(broker), said)
 
 

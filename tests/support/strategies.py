@@ -25,5 +25,6 @@ def by_strategy(*strategies: str) -> pytest.MarkDecorator:
 
 
 def _databases(strategy: str) -> Any:
-    servers = ("postgres-wheel", "postgres-given")
-    return params_for(*servers) if strategy == "row" else params_for("sqlite", *servers)
+    if strategy == "row":
+        return params_for("postgres-wheel", "postgres-given")
+    return params_for("sqlite", "postgres-wheel", "postgres-given")

@@ -1,6 +1,6 @@
 """A consumer that notes when each of its handlers begins and ends: `python -m tests.crash.programs.racer URL OPTIONS`.
 
-It says what is worth a warning, and `looked` once it has found nothing.
+It says `ready`, `looked` when it has found nothing, and what is worth a warning.
 """
 
 import json
@@ -41,6 +41,7 @@ def main(url: str, *, strategy: str, workers: int, work: float, notes: str) -> N
                 never.wait(random.uniform(0, work))
             noted.note("end", delivery.id)
 
+        teller.say("ready")
         Consumer(broker, observers=[teller]).run_forever()
 
 
