@@ -24,7 +24,18 @@ class AdvisoryJob:
     error: str | None = column.error()
 
 
-TABLES: dict[str, type] = {"lease": Job, "row": RowLockJob, "advisory": AdvisoryJob}
+@table("jobs", advisory_lock="one at a time")
+class SingleJob:
+    """All rows share one key."""
+
+    id: int = column.id(generated=True)
+    retry_after: datetime | None = column.retry_after()
+    attempt: int = column.attempt()
+    payload: bytes = column.payload()
+    error: str | None = column.error()
+
+
+TABLES: dict[str, type] = {"lease": Job, "row": RowLockJob, "advisory": AdvisoryJob, "single": SingleJob}
 
 
 def jobs_by(strategy: str, broker: Broker) -> Queue:

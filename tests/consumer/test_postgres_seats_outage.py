@@ -25,6 +25,16 @@ END $$;
 CREATE TRIGGER slow BEFORE DELETE ON jobs FOR EACH ROW EXECUTE FUNCTION wait_for_the_test();
 """
 
+# So does the claim of row 2, where it writes.
+SLOW_UPDATE = """
+CREATE FUNCTION wait_for_the_test() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER slow BEFORE UPDATE ON jobs FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION wait_for_the_test();
+"""
+
 WAITS_FOR_LOCK = """
 SELECT pid FROM pg_stat_activity WHERE application_name = ? AND wait_event_type = 'Lock' AND query LIKE ?
 """
@@ -153,6 +163,32 @@ def test_an_acknowledgement_that_meets_a_lock_is_tried_again(postgres_database: 
     assert postgres_database.execute(LEFT) == [(0,)]
 
 
+def test_a_claim_that_fails_behind_an_acknowledgement_leaves_it_done(postgres_database: Database) -> None:
+    """Both go in one round trip; the claim's lock on the key goes with its connection."""
+    gate = Gate()
+    with Broker(postgres_database.url, poll_interval=0.1, statement_timeout=0.3) as broker:
+        jobs_by("advisory", broker).handler(gate.handle)
+        postgres_database.script(SLOW_UPDATE)
+        consumer, recorder = recorded(broker)
+        psql = postgres_database.connect()
+        psql.execute("SELECT pg_advisory_lock(1)")
+        insert(postgres_database, 1, 2)
+        with consumer:
+            assert gate.next() == 1
+            gate.open(1)
+            recorder.wait_for("acknowledged")
+            recorder.wait_for("trouble")
+            assert kinds(list(recorder.of("trouble"))) == {"transient"}
+            assert postgres_database.execute("SELECT id FROM jobs") == [(2,)]
+            psql.execute("SELECT pg_advisory_unlock(1)")
+            gate.open(1)
+            assert gate.next() == 2
+            recorder.wait_for("acknowledged", count=2)
+        assert recorder.of("lease_lost") == []
+        assert [delivery.attempt for delivery in gate.deliveries] == [1, 1]
+    assert postgres_database.execute(LEFT) == [(0,)]
+
+
 def test_a_row_whose_settlement_and_new_lock_both_fail_returns_to_the_queue(postgres_database: Database) -> None:
     """A row lock ends with the settlement that failed, and then somebody has the whole table."""
     inbox = Inbox()
@@ -178,9 +214,7 @@ def test_a_row_whose_settlement_and_new_lock_both_fail_returns_to_the_queue(post
 
 
 @pytest.mark.parametrize("strategy", SEATED)
-def test_a_stop_while_the_server_is_away_ends_in_time(
-    postgres_database: Database, front: Proxy, strategy: str
-) -> None:
+def test_a_stop_while_the_server_is_away_ends_in_time(postgres_database: Database, front: Proxy, strategy: str) -> None:
     gate = Gate()
     with Broker(front.url, poll_interval=0.1) as broker:
         queue = jobs_by(strategy, broker)

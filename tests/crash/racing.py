@@ -60,7 +60,17 @@ class Race:
     def overlaps(self) -> list[tuple[Handled, Handled]]:
         """The pairs that had one row at the same time."""
         in_order = sorted(self.handled, key=lambda one: (one.row, one.begun))
-        return [(one, next_) for one, next_ in pairwise(in_order) if one.row == next_.row and next_.begun < one.ended]
+        return [pair for pair in _overlapping(in_order) if pair[0].row == pair[1].row]
+
+    @property
+    def side_by_side(self) -> list[tuple[Handled, Handled]]:
+        """The pairs that were in work at the same time, whatever their rows."""
+        return _overlapping(sorted(self.handled, key=lambda one: one.begun))
+
+
+def _overlapping(handled: Sequence[Handled]) -> list[tuple[Handled, Handled]]:
+    """Neighbours of which the later began before the earlier ended."""
+    return [(one, other) for one, other in pairwise(handled) if other.begun < one.ended]
 
 
 @attrs.define
