@@ -35,6 +35,8 @@ END $$;
 CREATE TRIGGER slow BEFORE UPDATE ON jobs FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION wait_for_the_test();
 """
 
+CLAIMED = "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND query LIKE '%: claim by%' AND pid <> ?"
+
 WAITS_FOR_LOCK = """
 SELECT pid FROM pg_stat_activity WHERE application_name = ? AND wait_event_type = 'Lock' AND query LIKE ?
 """
@@ -96,11 +98,7 @@ def test_a_session_that_is_terminated_loses_its_row_alone(postgres_database: Dat
             gate.some(2)
             with broker.pool.connection() as own:  # the one that is free
                 mine = own.driver.info.backend_pid
-            pids = postgres_database.execute(
-                "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND query LIKE '%: claim by%' AND pid <> ?",
-                postgres_database.name,
-                mine,
-            )
+            pids = postgres_database.execute(CLAIMED, postgres_database.name, mine)
             terminate(postgres_database, pids[0][0])
             gate.open(2)
             recorder.wait_for("lease_lost")

@@ -1,4 +1,4 @@
-"""Two processes on one table, by row lock and advisory lock: each row once, and never in two hands, though processes are killed."""
+"""Two processes on one table, by row lock and advisory lock: no row is lost or in two hands, whoever is killed."""
 
 from collections import Counter
 
