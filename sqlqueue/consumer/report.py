@@ -19,6 +19,7 @@ class Report:
     notices: Notices
     settled: int = 0
     released: int = 0
+    _warned: bool = False
 
     def settle(self, one: Finished, *, gone: bool) -> None:
         """A row was settled; `gone`: there was none any more."""
@@ -51,11 +52,13 @@ class Report:
         )
         self.notices.tell("lease_lost", work.delivery)
 
-    def cannot_hide(self, seconds: float) -> None:
-        """A row asked to wait, and the table has no column that could hide it."""
+    def cannot_hide(self) -> None:
+        """A row asked to wait, and the table has no column that could hide it; told once."""
+        if self._warned:
+            return
+        self._warned = True
         log.warning(
-            "queue %s: a row is to wait %.1f s, and the table has nothing to hide it by: it is due at once, and claims "
+            "queue %s: a row asked to wait, and the table has nothing to hide it by: it is due at once, and claims "
             "pause for up to a poll interval instead; add a column (due_at: datetime | None = column.retry_after())",
             self.queue,
-            seconds,
         )

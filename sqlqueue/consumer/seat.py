@@ -22,6 +22,7 @@ log = logging.getLogger("sqlqueue")
 #: Tries of a settlement that trying again may mend, and the pause in seconds after the first, which doubles.
 TRIES, FIRST_PAUSE = 6, 0.05
 
+RELEASED = Verdict(RELEASE, "released")
 
 #: Nobody sets it: its wait is a pause.
 _NEVER = Event()
@@ -39,12 +40,17 @@ class Seat:
         """Claim and handle on this connection until nothing is found, or it is wanted elsewhere."""
         work = self._look(connection)
         while work is not None:
-            finished = self.seats.shared.runner.run(work)
+            finished = self._handle(work)
             if finished.stop is not None:
                 self.on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
             if not self.seats.take_back(work):
                 return
             work = self._settle_and_look(connection, finished)
+
+    def _handle(self, work: Work) -> Finished:
+        if self.seats.stopping:  # since the look that found it began
+            return Finished(work, RELEASED)
+        return self.seats.shared.runner.run(work)
 
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
@@ -112,13 +118,10 @@ class Seat:
             if trouble in (Trouble.LOST, Trouble.CLOSED):
                 break
             if trouble is Trouble.PERMANENT:
-                kind = one.verdict.kind
-                log.error("queue %s: row %r: it could not be %s", shared.queue, claim.id, kind, exc_info=error)
+                one = self._refused(one, error)
                 if refused:
                     break
                 refused = True
-                verdict = decide(shared.runner.rules, one.work.delivery.attempt, error, shared.now())
-                one = attrs.evolve(one, verdict=verdict)
             try:
                 if not shared.strategy.hold_again(connection, claim):
                     if connection.closed:
@@ -136,6 +139,14 @@ class Seat:
         self.abandon(one.work, connection)
         raise error
 
+    def _refused(self, one: Finished, error: Exception) -> Finished:
+        """What becomes of a row whose settlement the database refused."""
+        shared, delivery = self.seats.shared, one.work.delivery
+        log.error(
+            "queue %s: row %r: it could not be %s", shared.queue, delivery.claim.id, one.verdict.kind, exc_info=error
+        )
+        return attrs.evolve(one, verdict=decide(shared.runner.rules, delivery.attempt, error, shared.now()))
+
     def abandon(self, work: Work, connection: Connection) -> None:
         """Hold a row no longer that cannot be settled."""
         self.seats.lose(work)
@@ -144,7 +155,7 @@ class Seat:
     def give_back(self, work: Work, connection: Connection) -> None:
         """Give back a row whose handler is still at work: what that does comes too late."""
         work.delivery.lose()
-        self.unsettled = Finished(work, Verdict(RELEASE, "released"))
+        self.unsettled = Finished(work, RELEASED)
         try:
             self._turn(connection, self.unsettled, look=False)
         except Exception:  # its connection may be lost, or in the handler's hands

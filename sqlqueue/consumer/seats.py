@@ -8,11 +8,11 @@ empty queue costs one look. What the seats of a queue share is decided under one
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from queue import Empty, SimpleQueue
 from threading import Lock
 from time import monotonic
 from typing import Any
 
+from sqlqueue.consumer.bell import Bell
 from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
 from sqlqueue.consumer.handlers import Finished, Work
@@ -51,13 +51,11 @@ class Seats:
         self._freeing = Freeing(self._keys, pace) if self._keys else None
         self._workers = Workers(shared.queue, workers)
         self._lock = Lock()
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        self._bell = Bell()
         self._looking: Seat | None = None
-        self._resting = self._rung = 0
         self._wakes, self._looked = 0, -1
         self.in_hand = InHand()
         self._stopping = self._giving_up = False
-        self._warned = False
 
     # -- from other threads -----------------------------------------------------------------------------------
 
@@ -68,12 +66,11 @@ class Seats:
         with self._lock:  # decided: the next look comes now
             self._wakes += 1
             self._pace.wake(monotonic())
-            self._ring()
+            self._bell.ring()
 
     def stop(self) -> None:
         self._stopping = True
-        for _ in range(self._workers.count):
-            self._bell.put(None)
+        self._bell.ring_for(self._workers.count)
 
     def give_up(self) -> None:
         self._giving_up = True
@@ -128,20 +125,11 @@ class Seats:
                 if wait == 0.0:
                     self._looking = seat
                     return True
-                self._resting += 1
-            try:
-                self._bell.get(timeout=LONGEST if wait is None else min(wait, LONGEST))
-            except Empty:
-                pass
+                self._bell.rests()
+            self._bell.wait(min(wait, LONGEST) if wait is not None else LONGEST)
             with self._lock:  # decided: who can be rung for
-                self._resting -= 1
-                self._rung = max(0, self._rung - 1)
+                self._bell.rises()
         return False
-
-    def _ring(self) -> None:
-        if self._resting > self._rung:
-            self._rung += 1
-            self._bell.put(None)
 
     # -- a seat's turns ---------------------------------------------------------------------------------------
 
@@ -169,7 +157,7 @@ class Seats:
                 self._keys.claimed(work)
             self._pace.full(monotonic())
             self._looking = None if self._looking is seat else self._looking
-            self._ring()
+            self._bell.ring()
         self._works_again()
         self.shared.runner.notices.tell("claimed", work.delivery)
 
@@ -193,7 +181,7 @@ class Seats:
         with self._lock:  # decided: who looks next
             self._looking = None if self._looking is seat else self._looking
             if self._looking is None and self._pace.wait(monotonic()) == 0.0:
-                self._ring()
+                self._bell.ring()
         if self.on_idle is not None and self.idle:
             self.on_idle()
 
@@ -225,6 +213,8 @@ class Seats:
             elif self.shared.frees_others:
                 self._pace.wake(monotonic())
         self._works_again()
+        if again and self._pauses(settlement):
+            self.report.cannot_hide()
         self.report.settle(one, gone=gone)
         self.in_hand.done()
 
@@ -237,17 +227,11 @@ class Seats:
         now = monotonic()
         if self._pauses(settlement):
             self._pace.pause(now, min(due_in, self._pace.poll))
-            self._warn_once(due_in)
             due_in = 0.0
         self._looked = -1 if due_in <= 0 else self._looked
         self._pace.due(now, due_in)
         if self._keys is not None:
             self._pace.due(now, due_in + FREE_KEYS)
-
-    def _warn_once(self, due_in: float) -> None:
-        if not self._warned:
-            self._warned = True
-            self.report.cannot_hide(due_in)
 
     def lose(self, work: Work) -> None:
         """The row could not be settled: it returns to the queue as it is."""

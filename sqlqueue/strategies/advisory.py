@@ -200,7 +200,11 @@ class Advisory:
             log.warning("queue %s: an advisory lock was not released; its connection is closed", self._name)
             connection.close()
             return self._told((), settling, results)
-        claims = self._found(connection, scan, look, results[len(settling) + len(unlocking) :], now) if look else ()
+        found = results[len(settling) + len(unlocking) :]
+        try:
+            claims = self._found(connection, scan, look, found, now) if look else ()
+        except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
+            return self._told((), settling, results, failed=error)
         return self._told(claims, settling, results)
 
     @staticmethod

@@ -184,7 +184,10 @@ class ByFunction:
         return not connection.closed
 
     def let_go(self, connection: Connection, claim: Claim) -> None:
-        self._let_go(connection, claim.token)
+        try:
+            self._let_go(connection, claim.token)
+        except Exception:  # a user's function may raise anything, and its connection is closed by now
+            log.exception("an advisory lock on %r was not released", claim.token)
 
     def look_ahead(self, connection: Connection, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
         with self._changing:  # decided: which keys this consumer holds

@@ -148,7 +148,11 @@ class RowLock:
         except AfterCommit as after:
             connection.roll_back()
             return self._told((), settling, after.results, failed=after.__cause__)
-        claims = self._found(connection, look, results[len(settling) :], now) if look else ()
+        try:
+            claims = self._found(connection, look, results[len(settling) :], now) if look else ()
+        except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
+            failed = error.__cause__ if isinstance(error, AfterCommit) and error.__cause__ else error
+            return self._told((), settling, results, failed=failed)
         return self._told(claims, settling, results)
 
     def _found(

@@ -5,7 +5,8 @@ import os
 import sys
 
 from sqlqueue import Broker, Consumer, SQLQueueError
-from tests.consumer.helpers import Inbox, Job
+from tests.consumer.helpers import Inbox
+from tests.consumer.tables import TABLES
 
 
 def say(*words: object) -> None:
@@ -31,10 +32,10 @@ def refused(me: str, consumer: Consumer) -> None:
             say(me, name, "ran")
 
 
-def main(url: str, *, running: bool = False) -> None:
+def main(url: str, *, strategy: str = "lease", running: bool = False) -> None:
     broker = Broker(url)
     inbox = Inbox()
-    queue = broker.queue(Job)
+    queue = broker.queue(TABLES[strategy])
     broker.create_tables()
     queue.handler(inbox.handle)
     consumer = Consumer(broker)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlqueue import Broker, Consumer
 from sqlqueue.observer import Event
-from tests.consumer.helpers import Job
+from tests.consumer.tables import TABLES
 
 LIMIT = 60.0  # seconds after which a test has given up
 
@@ -43,11 +43,13 @@ def fork(teller: Teller) -> None:
     teller.say("child", os.WTERMSIG(status) if os.WIFSIGNALED(status) else "ended by itself")
 
 
-def main(url: str, *, notify: bool = False, workers: int = 1, prefetch: int = 0, **options: Any) -> None:
+def main(
+    url: str, *, strategy: str = "lease", notify: bool = False, workers: int = 1, prefetch: int = 0, **options: Any
+) -> None:
     teller, passes = Teller(), threading.Semaphore(0)
-    logging.basicConfig(stream=sys.stdout, format="log: %(message)s")
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="log: %(message)s")
     with Broker(url, poll_interval=0.05, notify=notify) as broker:
-        queue = broker.queue(Job)
+        queue = broker.queue(TABLES[strategy])
 
         @queue.handler(workers=workers, prefetch=prefetch)
         def handle(number: int) -> None:

@@ -8,10 +8,13 @@ from time import monotonic
 
 from sqlqueue import Broker, Consumer, Retry
 from sqlqueue.testing import Recorder
-from tests.consumer.helpers import jobs, wait_until
+from tests.consumer.helpers import wait_until
+from tests.consumer.tables import jobs_by
 from tests.support.database import Database
+from tests.support.strategies import EVERY, by_strategy
 
-SECONDS = 3.0
+SECONDS = 1.5
+CONSUMERS = 8
 LEASE = 2.0
 TROUBLES = ("trouble", "lease_lost", "gone", "released")
 
@@ -35,9 +38,9 @@ class Handler:
 class Producer(threading.Thread):
     """Enqueues one row after the other, and now and then some in one transaction."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, strategy: str) -> None:
         super().__init__()
-        self._queue = jobs(broker)
+        self._queue = jobs_by(strategy, broker)
         self.enqueued = 0
         self.error: Exception | None = None
 
@@ -53,24 +56,28 @@ class Producer(threading.Thread):
             self.error = error
 
 
-def test_four_consumers_and_two_producers_never_meet_an_error(database: Database) -> None:
+@by_strategy(*EVERY)
+def test_eight_consumers_and_two_producers_never_meet_an_error(database: Database, strategy: str) -> None:
     """PAINS 23: claims, acknowledgements, retries, failures and extensions beside inserts."""
-    recorders = [Recorder() for _ in range(4)]
+    recorders = [Recorder() for _ in range(CONSUMERS)]
     with ExitStack() as until_end:
-        brokers = [until_end.enter_context(Broker(database.url, poll_interval=0.05, lease=LEASE)) for _ in range(3)]
+        brokers = [
+            until_end.enter_context(Broker(database.url, poll_interval=0.05, lease=LEASE, pool_size=12))
+            for _ in range(3)
+        ]
         for seed, broker in enumerate(brokers[:2]):
-            jobs(broker).handler(workers=3, retry=0.02)(Handler(seed).handle)
-        for broker, recorder in zip(brokers[:2] * 2, recorders, strict=True):
+            jobs_by(strategy, broker).handler(workers=2, retry=0.02)(Handler(seed).handle)
+        for broker, recorder in zip(brokers[:2] * (CONSUMERS // 2), recorders, strict=True):
             until_end.enter_context(Consumer(broker, observers=[recorder]))
-        producers = [Producer(brokers[2]) for _ in range(2)]
+        producers = [Producer(brokers[2], strategy) for _ in range(2)]
         for producer in producers:
             producer.start()
         for producer in producers:
             producer.join()
         wait_until(lambda: database.execute("SELECT count(*) FROM jobs") == [(0,)], 20)
     assert [producer.error for producer in producers] == [None, None]
-    assert [recorder.of(*TROUBLES) for recorder in recorders] == [[]] * 4
+    assert [recorder.of(*TROUBLES) for recorder in recorders] == [[]] * CONSUMERS
     acknowledged = Counter(event.id for recorder in recorders for event in recorder.of("acknowledged"))
     assert acknowledged == Counter(range(1, sum(producer.enqueued for producer in producers) + 1))
     assert all(recorder.of("acknowledged") for recorder in recorders)
-    assert all(recorder.of("retried") for recorder in recorders)
+    assert any(recorder.of("retried") for recorder in recorders)

@@ -2,13 +2,15 @@
 
 from tests.support.children import child
 from tests.support.database import Database
+from tests.support.strategies import EVERY, by_strategy
 
 PROGRAM = "tests.consumer.forking"
 
 
-def test_both_sides_enqueue_and_share_no_connection(database: Database) -> None:
+@by_strategy(*EVERY)
+def test_both_sides_enqueue_and_share_no_connection(database: Database, strategy: str) -> None:
     """PAINS 15"""
-    with child(PROGRAM, database.url) as program:
+    with child(PROGRAM, database.url, strategy=strategy) as program:
         assert program.exit_code() == 0
         assert program.said("child ended") == ["child ended 0", "child ended 0"]
         assert program.said("child same") == ["child same False"]
@@ -23,9 +25,12 @@ def test_both_sides_enqueue_and_share_no_connection(database: Database) -> None:
         assert database.execute("PRAGMA integrity_check") == [("ok",)]
 
 
-def test_a_running_consumer_refuses_to_run_in_the_child_and_goes_on_in_the_parent(database: Database) -> None:
+@by_strategy(*EVERY)
+def test_a_running_consumer_refuses_to_run_in_the_child_and_goes_on_in_the_parent(
+    database: Database, strategy: str
+) -> None:
     """PAINS 15"""
-    with child(PROGRAM, database.url, running=True) as program:
+    with child(PROGRAM, database.url, strategy=strategy, running=True) as program:
         assert program.exit_code() == 0
         refusals = program.said("child ")
         for name in ("start", "stop", "run_until_idle", "run_forever"):

@@ -25,7 +25,7 @@ hypothesis.settings.register_profile("sqlqueue", deadline=None)
 hypothesis.settings.load_profile("sqlqueue")
 
 
-def _params(*labels: Label) -> list[object]:
+def params_for(*labels: Label) -> list[object]:
     """The labels that can be tested here; where none can, the first one, skipped with its reason."""
     here = [label for label in labels if availability.why_not(label) is None]
     marks = {label: [] if label == "sqlite" else [pytest.mark.postgres] for label in labels}
@@ -73,19 +73,19 @@ def postgres_servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
         yield Servers(pytestconfig.stash[LEFT_OUT], until_end)
 
 
-@pytest.fixture(params=_params("sqlite", "postgres-wheel", "postgres-given"))
+@pytest.fixture(params=params_for("sqlite", "postgres-wheel", "postgres-given"))
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A database of the test's own: the test runs on every one there is."""
     yield from _provide(request, tmp_path)
 
 
-@pytest.fixture(params=_params("sqlite"))
+@pytest.fixture(params=params_for("sqlite"))
 def sqlite_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A fresh SQLite file; it does not exist before somebody connects."""
     yield from _provide(request, tmp_path)
 
 
-@pytest.fixture(params=_params("postgres-wheel", "postgres-given"))
+@pytest.fixture(params=params_for("postgres-wheel", "postgres-given"))
 def postgres_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A fresh PostgreSQL schema, on every server there is."""
     yield from _provide(request, tmp_path)

@@ -1,6 +1,7 @@
 """Advisory locks: a lock on each row's key holds it, whoever keeps the lock."""
 
 import threading
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ from sqlqueue.broker import Broker
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.locks import AdvisoryLock
+from sqlqueue.observer import Event
 from sqlqueue.outcome import DeadLetter, Outcome, Retry
 from sqlqueue.spec import TableSpec
 from sqlqueue.testing.clock import ManualClock
@@ -54,6 +56,10 @@ class Registry:
 
     def keeps(self, template: str) -> AdvisoryLock:
         return AdvisoryLock(template, lock=self.lock, unlock=self.unlock)
+
+
+def _of(name: str, event: Event) -> bool:
+    return event.queue == name
 
 
 class AdvisoryContract(Contract):
@@ -157,8 +163,8 @@ class AdvisoryContract(Contract):
             queue.enqueue("x")
         assert stranger.lock("one")
         with Consumer(broker, observers=[recorder]):
-            for queue in queues:
-                recorder.wait_for("looked", where=lambda event, name=queue.name: event.queue == name)
+            for name in [queue.name for queue in queues]:
+                recorder.wait_for("looked", where=partial(_of, name))
             assert together == []
             assert stranger.unlock("one")
             (first,) = recorder.wait_for("started")

@@ -44,11 +44,11 @@ def by(strategy: str, *without: Role) -> TableSpec:
 class BlockedContract(Contract):
     """Lines that wait for a failed or scheduled row are listed, and go on when it is skipped."""
 
-    strategy = "lease"
+    held_by = "lease"
 
     @pytest.fixture
     def queue(self, broker: Broker, clock: ManualClock) -> Queue:
-        return created(broker, by(self.strategy), clock)
+        return created(broker, by(self.held_by), clock)
 
     def test_the_keys_that_wait_for_their_front_are_listed_with_it_and_no_others(
         self, broker: Broker, clock: ManualClock, queue: Queue
@@ -108,7 +108,7 @@ class BlockedContract(Contract):
     def test_without_an_error_column_a_skipped_row_goes(
         self, broker: Broker, database: Database, clock: ManualClock
     ) -> None:
-        queue = created(broker, by(self.strategy, Role.ERROR), clock)
+        queue = created(broker, by(self.held_by, Role.ERROR), clock)
         assert queue.skip(queue.enqueue("x", key="a", delay=60))
         assert shown(database, queue, "id") == []
 
@@ -144,4 +144,4 @@ class BlockedContract(Contract):
 class RowLockBlockedContract(BlockedContract):
     """The same for rows that a row lock holds: for dialects whose capabilities say `row_locks`."""
 
-    strategy = "row lock"
+    held_by = "row lock"

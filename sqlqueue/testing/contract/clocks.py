@@ -122,7 +122,7 @@ class ClocksContract(Contract):
         due."""
         monkeypatch.setattr(HostClock, "now", lambda clock: datetime(2001, 1, 1, tzinfo=UTC))
         queue = created(broker, attrs.evolve(held_by(seated, KeptJob), clock=DatabaseClock()))
-        attempts: list[int] = []
+        attempts: list[Any] = []
 
         @queue.handler
         def work(message: Any, delivery: Delivery) -> Retry | None:

@@ -138,8 +138,8 @@ class PoolContract(Contract):
         assert together == [1] * 10
         assert shown(database, queue, "id") == []
         assert [line for line in caplog.messages if "pool_size" in line] == [
-            "queue jobs: each row in work holds a connection, and the pool of 2 leaves 1 for that, so 1 of its 4 workers "
-            "run at once; raise pool_size"
+            "queue jobs: each row in work holds a connection, and the pool of 2 leaves 1 for that, so 1 of its 4 "
+            "workers run at once; raise pool_size"
         ]
 
     def test_a_run_ends_with_an_error_when_its_pool_is_closed(

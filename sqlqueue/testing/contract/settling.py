@@ -158,7 +158,7 @@ class SettlingContract(Contract):
         first, second, third, _ = begun
         assert (second - first >= 0.3, third - second >= 0.3) == (True, True)
         assert [line for line in caplog.messages if "nothing to hide it by" in line] == [
-            "queue jobs: a row is to wait 60.0 s, and the table has nothing to hide it by: it is due at once, and "
+            "queue jobs: a row asked to wait, and the table has nothing to hide it by: it is due at once, and "
             "claims pause for up to a poll interval instead; add a column "
             "(due_at: datetime | None = column.retry_after())"
         ]

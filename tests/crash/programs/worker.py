@@ -17,7 +17,8 @@ from typing import Any
 
 from sqlqueue import Broker, Consumer, Delivery, Retry
 from sqlqueue.observer import Event
-from tests.consumer.helpers import Job, Mail
+from tests.consumer.helpers import Mail
+from tests.consumer.tables import TABLES
 
 LIMIT = 60.0  # seconds after which a test has given up
 EVENTS = ("acknowledged", "extended", "gone", "lease_lost", "looked", "parked", "retried", "trouble")
@@ -103,15 +104,16 @@ def main(
     prefetch: int = 0,
     max_attempts: int | None = None,
     seconds: float = 0.0,
+    strategy: str = "lease",
     events: Sequence[str] = EVENTS,
 ) -> None:
     teller = Teller(events)
     logging.getLogger("sqlqueue").addHandler(teller)
-    with Broker(url, poll_interval=poll, lease=lease) as broker:
+    with Broker(url, poll_interval=poll, lease=lease, pool_size=workers + 4) as broker:
         acts = Acts(broker, seconds)
         work: Callable[[int], Any] = getattr(acts, act)
 
-        @broker.queue(Job).handler(workers=workers, prefetch=prefetch, max_attempts=max_attempts)
+        @broker.queue(TABLES[strategy]).handler(workers=workers, prefetch=prefetch, max_attempts=max_attempts)
         def handle(number: int, delivery: Delivery) -> None:
             teller.say("started", delivery.id, delivery.attempt)
             work(number)
