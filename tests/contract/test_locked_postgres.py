@@ -2,10 +2,16 @@
 
 import pytest
 
-from sqlqueue.testing.contract import Database, RowLockContract
+from sqlqueue.testing.contract import Database, RowLockContract, RowLockLinesContract
 
 
 class TestRowLocks(RowLockContract):
+    @pytest.fixture
+    def database(self, postgres_database: Database) -> Database:
+        return postgres_database
+
+
+class TestRowLockLines(RowLockLinesContract):
     @pytest.fixture
     def database(self, postgres_database: Database) -> Database:
         return postgres_database

@@ -20,7 +20,9 @@
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
+    class TestLines(contract.LinesContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
+    class TestRowLockLines(contract.RowLockLinesContract): ...     # likewise
 
 Read them in this order when something fails: the first try the border call by call, the later ones run consumers on
 it. The tables are made by the dialect's own DDL, and other programs write to them in plain SQL that any database takes:
@@ -36,6 +38,7 @@ from sqlqueue.testing.contract.ending import EndingContract
 from sqlqueue.testing.contract.enqueue import EnqueueContract
 from sqlqueue.testing.contract.harness import Contract, Database, Holder, created, shown, stored
 from sqlqueue.testing.contract.lease import LeaseContract
+from sqlqueue.testing.contract.lines import LinesContract, RowLockLinesContract
 from sqlqueue.testing.contract.locked import RowLockContract
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
@@ -54,9 +57,11 @@ __all__ = [
     "EnqueueContract",
     "Holder",
     "LeaseContract",
+    "LinesContract",
     "MomentsContract",
     "OrderContract",
     "RowLockContract",
+    "RowLockLinesContract",
     "SchemaContract",
     "SettlingContract",
     "TokensContract",
