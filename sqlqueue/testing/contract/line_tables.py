@@ -101,32 +101,35 @@ def with_key_of(declared: "type | TableSpec", kind: type) -> TableSpec:
 
 
 class Instance:
-    """An instance of a service that claims a row at a time: by the lease where the table has one, else by row lock."""
+    """An instance of a service that claims a row at a time: by the lease where the table has one, else by row lock.
 
-    def __init__(self, queue: Queue, *, cap: int | None = None) -> None:
+    `wrap` puts something in between on each of its connections.
+    """
+
+    def __init__(self, queue: Queue, *, wrap: Callable[[Connection], Any] = lambda connection: connection) -> None:
         broker, spec = queue.broker, queue.spec
         self.clock: Clock = spec.clock if isinstance(spec.clock, Clock) else HostClock()
-        self._pool, self._until_end = broker.pool, ExitStack()
+        self._pool, self._wrap = broker.pool, wrap
         self._held: dict[Claim, Connection] = {}
         self._kept: dict[Claim, ExitStack] = {}
         words = Words(broker.dialect, spec, grouped=queue.group is not None)
         columns = spec.columns
         self.strategy: Any
         if spec.has(Role.LEASE):
-            self.strategy = Lease(words, columns=columns, seconds=30, most=16, cap=cap, group=queue.group)
+            self.strategy = Lease(words, columns=columns, seconds=30, most=16, group=queue.group)
         else:
-            self.strategy = RowLock(words, columns=columns, most=16, cap=cap, group=queue.group)
-        self._by_lease = spec.has(Role.LEASE)
+            self.strategy = RowLock(words, columns=columns, most=16, group=queue.group)
+        self.by_lease = spec.has(Role.LEASE)
 
     def claim(self) -> Claim | None:
         """The next row, held until it is settled; None where there is none."""
         with ExitStack() as kept:
-            connection = kept.enter_context(self._pool.connection())
+            connection = self._wrap(kept.enter_context(self._pool.connection()))
             claims = self.strategy.turn(connection, [], 1, self.clock.now()).claims
             if not claims:
                 return None
             (claim,) = claims
-            if not self._by_lease:
+            if not self.by_lease:
                 self._held[claim], self._kept[claim] = connection, kept.pop_all()
             return claim
 
