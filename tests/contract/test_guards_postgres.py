@@ -17,7 +17,8 @@ from sqlqueue import Broker, Queue
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call
 from sqlqueue.testing.contract import created
-from sqlqueue.testing.contract.line_tables import Instance, LineGroupJob, LineJob, by_row_lock, instances
+from sqlqueue.testing.contract.line_instances import Instance, instances
+from sqlqueue.testing.contract.line_tables import LineGroupJob, LineJob, by_row_lock
 from tests.consumer.helpers import LIMIT, wait_until
 from tests.support.database import Database
 from tests.support.postgres import url_of

@@ -2,16 +2,10 @@
 
 import pytest
 
-from sqlqueue.testing.contract import Database, RowLockContract, RowLockLinesContract
+from sqlqueue.testing.contract import Database, RowLockContract
 
 
 class TestRowLocks(RowLockContract):
-    @pytest.fixture
-    def database(self, postgres_database: Database) -> Database:
-        return postgres_database
-
-
-class TestRowLockLines(RowLockLinesContract):
     @pytest.fixture
     def database(self, postgres_database: Database) -> Database:
         return postgres_database
