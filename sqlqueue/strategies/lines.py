@@ -96,9 +96,9 @@ class Lines:
         self._walk = _walk(words, parts, guarded=self._guarded)
         if self._guarded:
             fronts = fill(FRONTS, {**rows, "kept": words.dialect.kept_lines(column)})
-            self.claim = attrs.evolve(take(name, fronts), fresh=True)
+            self._take = attrs.evolve(take(name, fronts), fresh=True)
         else:
-            self.claim = take(name, words.dialect.walk_lines({**parts, "select": TAKEN}, ""))
+            self._take = take(name, words.dialect.walk_lines({**parts, "select": TAKEN}, ""))
         self._loose = take(f"{name}, of no line", fill(LOOSE, rows)) if column.optional else None
         self.ahead = look_ahead_of_lines(words, free=free, own_shown=own_shown)
         self._scope = fill("sqlqueue line:{table}:", {"table": words.spec.full_name})
@@ -106,8 +106,13 @@ class Lines:
         self._from: Any = None
         self._turn = 0
 
+    @property
+    def claim(self) -> Statement:
+        """The walk: one line's front may be found by another order, but not the next line."""
+        return self._walk
+
     def statements(self) -> Sequence[Statement]:
-        return [self._walk, self.claim, *([self._loose] if self._loose else []), self.ahead]
+        return [self._walk, self._take, *([self._loose] if self._loose else []), self.ahead]
 
     def look(self, values: Mapping[str, Any], limit: int, now: datetime) -> Look:
         with self._lock:  # decided: which of the two comes first this time
@@ -123,7 +128,7 @@ class Lines:
         self, values: Mapping[str, Any], limit: int, asked: int, stage: Stage, *, how_far: bool = False
     ) -> Look:
         bound = {**values, "limit": limit, "from_line": self._from, "line_scope": self._scope}
-        statements = (self._walk, self.claim) if self._guarded or how_far else (self.claim,)
+        statements = (self._walk, self._take) if self._guarded or how_far else (self._take,)
         calls = [Call(statement, bound) for statement in statements]
         return Look(calls, values, limit, asked, attrs.evolve(stage, at_lines=True, lines=True))
 

@@ -16,6 +16,7 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
 from sqlqueue.strategies.advisory import Advisory
+from sqlqueue.strategies.base import Strategy
 from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
@@ -99,17 +100,17 @@ def compare(directory: str, url: str, case: Case) -> None:
     path = Path(__file__).parent / directory / f"{case.name}.sql"
     with Broker(url) as broker:
         queue = broker.queue(case.declared, case.group)
-        kept = statements(queue, case) if case.strategy else inserts(queue)
+        kept = strategy_of(queue, case).statements() if case.strategy else inserts(queue)
         text = "\n".join(f"{statement.text};\n" for statement in kept)
     if os.environ.get(WRITE):
         path.write_text(text, encoding="utf-8")
     assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), f"{WRITE}=1 accepts the change"
 
 
-def statements(queue: Queue, case: Case) -> Sequence[Statement]:
+def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:
     dialect, spec = queue.broker.dialect, queue.spec
     assert case.strategy is not None
-    strategy = case.strategy(
+    return case.strategy(
         Words(dialect, spec, grouped=queue.group is not None),
         columns=reader(dialect, spec, queue.broker.codec, Any).columns,
         cap=case.cap,
@@ -117,7 +118,6 @@ def statements(queue: Queue, case: Case) -> Sequence[Statement]:
         by_key=case.by_key,
         **case.settings,
     )
-    return strategy.statements()
 
 
 def inserts(queue: Queue) -> Sequence[Statement]:
