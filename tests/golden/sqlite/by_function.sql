@@ -1,4 +1,103 @@
--- sqlqueue: find by advisory lock
+-- sqlqueue: find 16 by advisory lock
+SELECT "counted_jobs"."id", CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text) AS key FROM "counted_jobs"
+JOIN (
+    SELECT id FROM (
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') <= ?3 AND (substr(COALESCE("counted_jobs"."due_at", ''), -6, 1) <> '-' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), '') <= ?3)
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 16
+        ) AS range_0
+        UNION ALL
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?3, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?3, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 16
+        ) AS range_1
+        UNION ALL
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?3, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?3, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 16
+        ) AS range_2
+    ) AS ranges
+    ORDER BY key_0, id
+    LIMIT 16
+) AS waiting ON "counted_jobs"."id" = waiting.id
+ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
+
+-- sqlqueue: find 64 by advisory lock
+SELECT "counted_jobs"."id", CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text) AS key FROM "counted_jobs"
+JOIN (
+    SELECT id FROM (
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') <= ?3 AND (substr(COALESCE("counted_jobs"."due_at", ''), -6, 1) <> '-' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), '') <= ?3)
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 64
+        ) AS range_0
+        UNION ALL
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?3, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?3, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 64
+        ) AS range_1
+        UNION ALL
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?3, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?3, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 64
+        ) AS range_2
+    ) AS ranges
+    ORDER BY key_0, id
+    LIMIT 64
+) AS waiting ON "counted_jobs"."id" = waiting.id
+ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
+
+-- sqlqueue: find 256 by advisory lock
+SELECT "counted_jobs"."id", CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text) AS key FROM "counted_jobs"
+JOIN (
+    SELECT id FROM (
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') <= ?3 AND (substr(COALESCE("counted_jobs"."due_at", ''), -6, 1) <> '-' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), '') <= ?3)
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 256
+        ) AS range_0
+        UNION ALL
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?3, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?3, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 256
+        ) AS range_1
+        UNION ALL
+        SELECT * FROM (
+            SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
+            WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?3, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?3, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
+              AND NOT quote(CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
+            ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
+            LIMIT 256
+        ) AS range_2
+    ) AS ranges
+    ORDER BY key_0, id
+    LIMIT 256
+) AS waiting ON "counted_jobs"."id" = waiting.id
+ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
+
+-- sqlqueue: find 1024 by advisory lock
 SELECT "counted_jobs"."id", CAST(?1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST(?2 AS text) AS key FROM "counted_jobs"
 JOIN (
     SELECT id FROM (
@@ -29,8 +128,7 @@ JOIN (
     ORDER BY key_0, id
     LIMIT 1024
 ) AS waiting ON "counted_jobs"."id" = waiting.id
-ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
-LIMIT ?5;
+ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
 
 -- sqlqueue: take by advisory lock
 UPDATE "counted_jobs"
