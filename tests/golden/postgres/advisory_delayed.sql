@@ -1,19 +1,9 @@
 -- sqlqueue: claim by advisory lock
-WITH held AS MATERIALIZED (
-    SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-),
-candidates AS MATERIALIZED (
+WITH candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
-    JOIN (
-        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-          AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM held)
-        ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-        LIMIT 32
-    ) AS waiting ON "counted_jobs"."id" = waiting.id
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 32
 ),
 locked AS MATERIALIZED (
     SELECT id, number FROM candidates
@@ -36,22 +26,77 @@ CROSS JOIN locked
 LEFT JOIN taken ON TRUE;
 
 -- sqlqueue: claim by advisory lock, onward
+WITH candidates AS MATERIALIZED (
+    SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+      AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
+    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 32
+),
+locked AS MATERIALIZED (
+    SELECT id, number FROM candidates
+    WHERE pg_try_advisory_lock(number)
+    LIMIT $6
+),
+taken(c0, c1, c2, c3) AS (
+    UPDATE "counted_jobs"
+    SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
+    FROM (
+        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+        WHERE "counted_jobs"."id" = (SELECT locked.id FROM locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS free
+    WHERE "counted_jobs"."id" = free.id
+    RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at"
+)
+SELECT taken.c0, taken.c1, taken.c2, taken.c3, locked.number FROM set_config('synchronous_commit', 'off', true)
+CROSS JOIN locked
+LEFT JOIN taken ON TRUE;
+
+-- sqlqueue: claim by advisory lock, past those held
 WITH held AS MATERIALIZED (
     SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-),
-candidates AS MATERIALIZED (
+),candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
-    JOIN (
-        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-          AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM held)
-          AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
-        ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-        LIMIT 32
-    ) AS waiting ON "counted_jobs"."id" = waiting.id
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+      AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM held)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 32
+),
+locked AS MATERIALIZED (
+    SELECT id, number FROM candidates
+    WHERE pg_try_advisory_lock(number)
+    LIMIT $4
+),
+taken(c0, c1, c2, c3) AS (
+    UPDATE "counted_jobs"
+    SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
+    FROM (
+        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+        WHERE "counted_jobs"."id" = (SELECT locked.id FROM locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS free
+    WHERE "counted_jobs"."id" = free.id
+    RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at"
+)
+SELECT taken.c0, taken.c1, taken.c2, taken.c3, locked.number FROM set_config('synchronous_commit', 'off', true)
+CROSS JOIN locked
+LEFT JOIN taken ON TRUE;
+
+-- sqlqueue: claim by advisory lock, past those held, onward
+WITH held AS MATERIALIZED (
+    SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+),candidates AS MATERIALIZED (
+    SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
+    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+      AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM held)
+      AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
+    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+    LIMIT 32
 ),
 locked AS MATERIALIZED (
     SELECT id, number FROM candidates
@@ -104,20 +149,17 @@ WHERE "counted_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "counted_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "counted_jobs"."id" = given.id
+WHERE "counted_jobs"."id" = $1
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "counted_jobs"
-SET "due_at" = given.due
-FROM unnest($1::bigint[], $2::timestamptz[]) AS given(id, due)
-WHERE "counted_jobs"."id" = given.id
+SET "due_at" = $1
+WHERE "counted_jobs"."id" = $2
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: release
 UPDATE "counted_jobs"
 SET "attempt" = "counted_jobs"."attempt" - 1
-FROM unnest($1::bigint[]) AS given(id)
-WHERE "counted_jobs"."id" = given.id
+WHERE "counted_jobs"."id" = $1
 RETURNING "counted_jobs"."id";

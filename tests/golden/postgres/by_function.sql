@@ -77,20 +77,17 @@ WHERE "counted_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "counted_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "counted_jobs"."id" = given.id
+WHERE "counted_jobs"."id" = $1
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "counted_jobs"
-SET "due_at" = given.due
-FROM unnest($1::bigint[], $2::timestamptz[]) AS given(id, due)
-WHERE "counted_jobs"."id" = given.id
+SET "due_at" = $1
+WHERE "counted_jobs"."id" = $2
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: release
 UPDATE "counted_jobs"
 SET "attempt" = "counted_jobs"."attempt" - 1
-FROM unnest($1::bigint[]) AS given(id)
-WHERE "counted_jobs"."id" = given.id
+WHERE "counted_jobs"."id" = $1
 RETURNING "counted_jobs"."id";

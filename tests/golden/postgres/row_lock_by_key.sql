@@ -1,34 +1,18 @@
 -- sqlqueue: claim by row lock
-WITH due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
-        WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
-          AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($2::text[]) OR "keyed_jobs"."id" = ANY($3::bigint[]))
-        ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT $4
-)
 SELECT "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, COALESCE("keyed_jobs"."attempt", 0) + 1, "keyed_jobs"."due_at" FROM "keyed_jobs"
-JOIN due ON "keyed_jobs"."id" = due.id
+WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
+  AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($2::text[]) OR "keyed_jobs"."id" = ANY($3::bigint[]))
+ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
+LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: claim by row lock, onward
-WITH due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
-        WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
-          AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($2::text[]) OR "keyed_jobs"."id" = ANY($3::bigint[]))
-          AND (COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
-        ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT $6
-)
 SELECT "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, COALESCE("keyed_jobs"."attempt", 0) + 1, "keyed_jobs"."due_at" FROM "keyed_jobs"
-JOIN due ON "keyed_jobs"."id" = due.id
+WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
+  AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($2::text[]) OR "keyed_jobs"."id" = ANY($3::bigint[]))
+  AND (COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
+ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
+LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: look ahead
@@ -60,13 +44,11 @@ WHERE "keyed_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "keyed_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "keyed_jobs"."id" = given.id
+WHERE "keyed_jobs"."id" = $1
 RETURNING "keyed_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "keyed_jobs"
-SET "due_at" = given.due, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS given(id, attempt, due)
-WHERE "keyed_jobs"."id" = given.id
+SET "due_at" = $1, "attempt" = $2
+WHERE "keyed_jobs"."id" = $3
 RETURNING "keyed_jobs"."id";

@@ -1,32 +1,16 @@
 -- sqlqueue: claim by row lock
-WITH due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= statement_timestamp()
-        ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT $1
-)
 SELECT "counted_jobs"."id", "counted_jobs"."payload"::text, COALESCE("counted_jobs"."attempt", 0) + 1, "counted_jobs"."due_at" FROM "counted_jobs"
-JOIN due ON "counted_jobs"."id" = due.id
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= statement_timestamp()
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: claim by row lock, onward
-WITH due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= statement_timestamp()
-          AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($1, '-infinity'::timestamptz), $2)
-        ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT $3
-)
 SELECT "counted_jobs"."id", "counted_jobs"."payload"::text, COALESCE("counted_jobs"."attempt", 0) + 1, "counted_jobs"."due_at" FROM "counted_jobs"
-JOIN due ON "counted_jobs"."id" = due.id
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= statement_timestamp()
+  AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($1, '-infinity'::timestamptz), $2)
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: look ahead
@@ -57,13 +41,11 @@ WHERE "counted_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "counted_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "counted_jobs"."id" = given.id
+WHERE "counted_jobs"."id" = $1
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "counted_jobs"
-SET "due_at" = statement_timestamp() + make_interval(secs => CAST(given.seconds AS double precision)), "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::double precision[]) AS given(id, attempt, seconds)
-WHERE "counted_jobs"."id" = given.id
+SET "due_at" = statement_timestamp() + make_interval(secs => CAST($1 AS double precision)), "attempt" = $2
+WHERE "counted_jobs"."id" = $3
 RETURNING "counted_jobs"."id";

@@ -1,32 +1,16 @@
 -- sqlqueue: claim by row lock
-WITH due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
-        ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT $2
-)
 SELECT "counted_jobs"."id", "counted_jobs"."payload"::text, COALESCE("counted_jobs"."attempt", 0) + 1, "counted_jobs"."due_at" FROM "counted_jobs"
-JOIN due ON "counted_jobs"."id" = due.id
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: claim by row lock, onward
-WITH due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
-          AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($2, '-infinity'::timestamptz), $3)
-        ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-        LIMIT 1
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
-    LIMIT $4
-)
 SELECT "counted_jobs"."id", "counted_jobs"."payload"::text, COALESCE("counted_jobs"."attempt", 0) + 1, "counted_jobs"."due_at" FROM "counted_jobs"
-JOIN due ON "counted_jobs"."id" = due.id
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
+  AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($2, '-infinity'::timestamptz), $3)
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: look ahead
@@ -57,13 +41,11 @@ WHERE "counted_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "counted_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "counted_jobs"."id" = given.id
+WHERE "counted_jobs"."id" = $1
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "counted_jobs"
-SET "due_at" = given.due, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS given(id, attempt, due)
-WHERE "counted_jobs"."id" = given.id
+SET "due_at" = $1, "attempt" = $2
+WHERE "counted_jobs"."id" = $3
 RETURNING "counted_jobs"."id";

@@ -133,21 +133,18 @@ WHERE "full_jobs"."id" = $1 AND "full_jobs"."queue_name" = $2
 
 -- sqlqueue: acknowledge
 UPDATE "full_jobs"
-SET "done_at" = $1, "attempt" = given.attempt
-FROM unnest($2::bigint[], $3::bigint[]) AS given(id, attempt)
-WHERE "full_jobs"."id" = given.id
+SET "done_at" = $1, "attempt" = $2
+WHERE "full_jobs"."id" = $3
 RETURNING "full_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "full_jobs"
-SET "due_at" = given.due, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS given(id, attempt, due)
-WHERE "full_jobs"."id" = given.id
+SET "due_at" = $1, "attempt" = $2
+WHERE "full_jobs"."id" = $3
 RETURNING "full_jobs"."id";
 
 -- sqlqueue: park
 UPDATE "full_jobs"
-SET "error" = given.error, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS given(id, attempt, error)
-WHERE "full_jobs"."id" = given.id
+SET "error" = $1, "attempt" = $2
+WHERE "full_jobs"."id" = $3
 RETURNING "full_jobs"."id";

@@ -116,13 +116,11 @@ WHERE "line_group_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "line_group_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "line_group_jobs"."id" = given.id
+WHERE "line_group_jobs"."id" = $1
 RETURNING "line_group_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "line_group_jobs"
-SET "due_at" = given.due, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS given(id, attempt, due)
-WHERE "line_group_jobs"."id" = given.id
+SET "due_at" = $1, "attempt" = $2
+WHERE "line_group_jobs"."id" = $3
 RETURNING "line_group_jobs"."id";

@@ -140,20 +140,17 @@ WHERE "line_jobs"."id" = $1 AND "line_jobs"."error" IS NULL;
 
 -- sqlqueue: acknowledge
 DELETE FROM "line_jobs"
-USING unnest($1::bigint[]) AS given(id)
-WHERE "line_jobs"."id" = given.id
+WHERE "line_jobs"."id" = $1
 RETURNING "line_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "line_jobs"
-SET "due_at" = given.due, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS given(id, attempt, due)
-WHERE "line_jobs"."id" = given.id
+SET "due_at" = $1, "attempt" = $2
+WHERE "line_jobs"."id" = $3
 RETURNING "line_jobs"."id";
 
 -- sqlqueue: park
 UPDATE "line_jobs"
-SET "error" = given.error, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::text[]) AS given(id, attempt, error)
-WHERE "line_jobs"."id" = given.id
+SET "error" = $1, "attempt" = $2
+WHERE "line_jobs"."id" = $3
 RETURNING "line_jobs"."id";

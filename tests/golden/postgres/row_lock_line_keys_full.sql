@@ -140,14 +140,12 @@ WHERE "ranked_line_jobs"."id" = $1 AND "ranked_line_jobs"."done_at" IS NULL;
 
 -- sqlqueue: acknowledge
 UPDATE "ranked_line_jobs"
-SET "done_at" = $1, "attempt" = given.attempt
-FROM unnest($2::bigint[], $3::bigint[]) AS given(id, attempt)
-WHERE "ranked_line_jobs"."id" = given.id
+SET "done_at" = $1, "attempt" = $2
+WHERE "ranked_line_jobs"."id" = $3
 RETURNING "ranked_line_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "ranked_line_jobs"
-SET "due_at" = given.due, "attempt" = given.attempt
-FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[]) AS given(id, attempt, due)
-WHERE "ranked_line_jobs"."id" = given.id
+SET "due_at" = $1, "attempt" = $2
+WHERE "ranked_line_jobs"."id" = $3
 RETURNING "ranked_line_jobs"."id";
