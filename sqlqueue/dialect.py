@@ -197,7 +197,8 @@ class Dialect(ABC):
         begins with the line), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
 
     #: A SELECT behind a walk that keeps the taken lines for `kept_lines`, where they are guarded, in a row of:
-    #: anything, `{read_line}` of the last line seen, how many were seen, how many were taken.
+    #: anything, `{read_line}` of the last line seen, how many were seen, how many were taken, whether it read from
+    #: the start.
     keep_lines: ClassVar[str]
 
     def kept_lines(self, column: ColumnSpec) -> str:

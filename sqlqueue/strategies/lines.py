@@ -61,7 +61,7 @@ LIMIT {most_rows}
 GUARD_KEY = "CAST(:line_scope AS text) || CAST(next.line AS text)"
 GUARD_KEY_IN_GROUP = "CAST(:line_scope AS text) || CAST(:group AS text) || ':' || CAST(next.line AS text)"
 
-#: Looks on where a walk saw its most lines, or the front of a guarded one was gone.
+#: Looks on where a walk saw its most lines and did not come around, or the front of a guarded one was gone.
 TRIES = 10
 
 
@@ -141,7 +141,7 @@ class Lines:
         stage: Stage = look.position
         left = look.limit - len(results[-1])
         following = attrs.evolve(stage, number=stage.number + 1)
-        if stage.at_lines and self._moves_on(results, left) and stage.number < TRIES:
+        if stage.at_lines and self._moves_on(look, results) and stage.number < TRIES:
             return self._at_lines(look.values, left, look.asked, following, how_far=True)
         if not left:
             return None
@@ -149,14 +149,16 @@ class Lines:
             return self._at_loose(look.values, left, look.asked, following)
         return None if stage.lines else self._at_lines(look.values, left, look.asked, following)
 
-    def _moves_on(self, results: Sequence[Sequence[Row]], left: int) -> bool:
+    def _moves_on(self, look: Look, results: Sequence[Sequence[Row]]) -> bool:
         """Note how far a walk came; whether there may be more behind that, or that is to be asked."""
         if len(results) == 1:  # the walk was the claim's own, which tells nothing unless it took a row
             return not results[0]
-        ((_, last, seen, taken),) = results[0]
+        ((_, last, seen, taken, from_start),) = results[0]
         with self._lock:  # decided: where the next walk begins
             self._from = last if seen else self._from
-        return bool(left) and (seen >= MOST_SEEN or taken > len(results[-1]))
+        around = from_start and look.calls[0].values["from_line"] is not None
+        more = seen >= MOST_SEEN and not around
+        return len(results[-1]) < look.limit and (more or taken > len(results[-1]))
 
     def claimed(self, rows: Sequence[Row], last: Look, now: datetime) -> Sequence[Row]:
         if not self._guarded:
@@ -181,4 +183,4 @@ def _walk(words: Words, parts: Mapping[str, str], *, guarded: bool) -> Statement
     within = words.grouped and words.spec.line is not words.spec.role(Role.GROUP)
     guard = words.dialect.guard(GUARD_KEY_IN_GROUP if within else GUARD_KEY) if guarded else ""
     walk = words.dialect.walk_lines({**parts, "select": keep}, guard)
-    return attrs.evolve(words.statement("walk the lines", "{walk}", width=4, walk=walk), fresh=True)
+    return attrs.evolve(words.statement("walk the lines", "{walk}", width=5, walk=walk), fresh=True)

@@ -45,12 +45,12 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             connection.execute(prepare)
             for mode in ("force_custom_plan", "force_generic_plan"):
                 (due,) = [
-                    node for node in _nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE due"
+                    node for node in nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE due"
                 ]
                 for plan in (due, _explain(connection, look, mode)):
                     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
-                    assert {"Seq Scan"} & {node["Node Type"] for node in _nodes(plan)} == set()
-                    assert _indexes(plan) == {index}
+                    assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
+                    assert indexes(plan) == {index}
 
 
 @pytest.mark.parametrize("strategy", [RowLock, Advisory, ByFunction], ids=attrgetter("__name__"))
@@ -72,9 +72,9 @@ def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             for mode in ("force_custom_plan", "force_generic_plan"):
                 plan = _explain(connection, call, mode)
                 assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
-                read = {node["Relation Name"] for node in _nodes(plan) if node["Node Type"] == "Seq Scan"}
+                read = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
                 assert read <= {"pg_database"}  # its advisory locks are those of this database
-                assert _indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}
+                assert indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}
 
 
 def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
@@ -91,11 +91,11 @@ def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Pl
     return plan
 
 
-def _nodes(plan: Plan) -> Iterator[Plan]:
+def nodes(plan: Plan) -> Iterator[Plan]:
     yield plan
     for child in plan.get("Plans", ()):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
-def _indexes(plan: Plan) -> set[str]:
-    return {node["Index Name"] for node in _nodes(plan) if "Index Name" in node}
+def indexes(plan: Plan) -> set[str]:
+    return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}

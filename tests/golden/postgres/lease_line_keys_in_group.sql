@@ -34,7 +34,7 @@ WITH RECURSIVE lines AS (
 )
 SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
        (array_agg(line::text ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
-       count(*) FILTER (WHERE taken) AS taken
+       count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
 FROM lines;
 
 -- sqlqueue: claim by lease

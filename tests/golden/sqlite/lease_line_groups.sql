@@ -26,7 +26,7 @@ WITH RECURSIVE lines(line, id, taken, wrapped, found, seen) AS (
     WHERE lines.found < ?4 AND lines.seen < 1000
       AND (?1 IS NULL OR NOT (lines.wrapped OR "line_group_jobs"."queue_name" <= lines.line) OR "line_group_jobs"."queue_name" <= ?1)
 )
-SELECT NULL AS kept, line AS last_line, seen, found FROM lines
+SELECT NULL AS kept, line AS last_line, seen, found, wrapped FROM lines
 ORDER BY seen DESC
 LIMIT 1;
 
