@@ -200,9 +200,10 @@ class Dialect(ABC):
         the `{most}`th seen. The other parts are the table's: `{table}`, `{id}`, `{line}`, `{keys}` (the order that
         begins with the line), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
 
-    #: A SELECT behind a walk that keeps the taken lines for `kept_lines`, in a row of: anything, `{read_line}` of the
-    #: last one seen, how many were seen, how many were taken.
-    keep_lines: ClassVar[str] = ""
+    #: A SELECT behind a walk that keeps the taken lines for `kept_lines`, where they are guarded, in a row of:
+    #: anything, `{read_line}` of the last line seen, how many were seen, how many were taken, whether it read from
+    #: the start.
+    keep_lines: ClassVar[str]
 
     def kept_lines(self, column: ColumnSpec) -> str:
         """A table expression `kept(line)` of the lines that a walk before it, in this transaction, kept."""

@@ -54,7 +54,7 @@ TRY_GUARD = "CASE WHEN next.free THEN {guard} END"
 KEEP = """
 SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
        (array_agg({read_line} ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
-       count(*) FILTER (WHERE taken) AS taken
+       count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
 FROM lines
 """
 

@@ -33,11 +33,11 @@ JOIN (
     {waiting}
 ) AS waiting ON {id} = waiting.id
 ORDER BY {claim_order}
-LIMIT :limit
 """
 
-#: Candidates of a claim's first look, how many times more each further one reads, and how many at most.
-FIRST_LOOK, GROWTH, LONGEST_LOOK = 16, 4, 1024
+#: Candidates of a claim's first look, and of each further one. Each is a statement of its own, whose plan is made for
+#: so many: for 1,024 at most the server joined them by reading the whole table.
+WINDOWS = (16, 64, 256, 1024)
 
 #: How a key is given to a statement.
 KEY = ColumnSpec(field="lock_key", type=str)
@@ -70,15 +70,18 @@ class ByFunction:
         key = words.lock_key()
         free = [fill("NOT {held}", {"held": words.dialect.any_of(KEY, key, "tried_keys")})]
         free += [unless_passed_over(words)] if by_key else []
-        self.claim = words.statement(
-            "find by advisory lock",
-            CANDIDATES,
-            width=2,
-            writes=False,
-            key=key,
-            waiting=waiting(words, LONGEST_LOOK, free, locked=False),
-            claim_order=", ".join(words.order()),
-        )
+        self._finds = [
+            words.statement(
+                f"find {most} by advisory lock",
+                CANDIDATES,
+                width=2,
+                writes=False,
+                key=key,
+                waiting=waiting(words, most, free, locked=False),
+                claim_order=", ".join(words.order()),
+            )
+            for most in WINDOWS
+        ]
         self._take = words.statement(
             "take by advisory lock",
             "{take}",
@@ -94,8 +97,12 @@ class ByFunction:
         self._held: set[str] = set()
         self._changing = Lock()
 
+    @property
+    def claim(self) -> Statement:
+        return self._finds[0]
+
     def statements(self) -> Sequence[Statement]:
-        return [self.claim, self._take, self._ahead, self._unfinished, *self._settling.statements()]
+        return [*self._finds, self._take, self._ahead, self._unfinished, *self._settling.statements()]
 
     def turn(
         self,
@@ -120,9 +127,9 @@ class ByFunction:
 
     def _find(self, connection: Connection, values: dict[str, Any]) -> Claim | None:
         tried: set[str] = set()
-        most = FIRST_LOOK
+        look = 0
         while True:
-            candidates = self._candidates(connection, values, tried, most)
+            candidates = self._candidates(connection, values, tried, look)
             for id, key in candidates:
                 if key in tried:
                     continue
@@ -132,15 +139,15 @@ class ByFunction:
                 rows = self._taken(connection, key, {**values, "id": id})
                 if rows:
                     return self._reading.claims(rows, token=key)[0]
-            if len(candidates) < most:
+            if len(candidates) < WINDOWS[look]:
                 return None
-            most = min(most * GROWTH, LONGEST_LOOK)
+            look = min(look + 1, len(WINDOWS) - 1)
 
-    def _candidates(self, connection: Connection, values: dict[str, Any], tried: set[str], most: int) -> Sequence[Row]:
+    def _candidates(self, connection: Connection, values: dict[str, Any], tried: set[str], look: int) -> Sequence[Row]:
         with self._changing:  # decided: which keys this consumer holds
             keys = [*tried, *self._held]
-        bound = {**values, "tried_keys": self._encode_list(keys), "limit": most}
-        return connection.run([Call(self.claim, bound)])[0]
+        bound = {**values, "tried_keys": self._encode_list(keys)}
+        return connection.run([Call(self._finds[look], bound)])[0]
 
     def _taken(self, connection: Connection, key: str, values: dict[str, Any]) -> Sequence[Row]:
         """The row, taken under its lock; else the lock is let go."""

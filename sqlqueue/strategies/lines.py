@@ -61,15 +61,17 @@ LIMIT {most_rows}
 GUARD_KEY = "CAST(:line_scope AS text) || CAST(next.line AS text)"
 GUARD_KEY_IN_GROUP = "CAST(:line_scope AS text) || CAST(:group AS text) || ':' || CAST(next.line AS text)"
 
-#: Looks on where a walk saw its most lines, or the front of a guarded one was gone.
+#: Looks on where a walk saw its most lines and did not come around, or the front of a guarded one was gone.
 TRIES = 10
 
 
 @attrs.frozen
 class Stage:
-    """How far a claim has come: `number` looks, whether they have been at the lines, and at the rows of none."""
+    """How far a claim has come: `number` looks, the last of them at the lines or not (`at_lines`), whether they have
+    been at the lines, and at the rows of none."""
 
     number: int = 1
+    at_lines: bool = False
     lines: bool = False
     loose: bool = False
 
@@ -91,13 +93,12 @@ class Lines:
             "skip_locked": words.dialect.skip_locked,
             "most_rows": str(most),
         }
-        self._walk: Statement | None = None
+        self._walk = _walk(words, parts, guarded=self._guarded)
         if self._guarded:
-            self._walk = _walk(words, parts)
             fronts = fill(FRONTS, {**rows, "kept": words.dialect.kept_lines(column)})
-            self.claim = attrs.evolve(take(name, fronts), fresh=True)
+            self._take = attrs.evolve(take(name, fronts), fresh=True)
         else:
-            self.claim = take(name, words.dialect.walk_lines({**parts, "select": TAKEN}, ""))
+            self._take = take(name, words.dialect.walk_lines({**parts, "select": TAKEN}, ""))
         self._loose = take(f"{name}, of no line", fill(LOOSE, rows)) if column.optional else None
         self.ahead = look_ahead_of_lines(words, free=free, own_shown=own_shown)
         self._scope = fill("sqlqueue line:{table}:", {"table": words.spec.full_name})
@@ -105,8 +106,13 @@ class Lines:
         self._from: Any = None
         self._turn = 0
 
+    @property
+    def claim(self) -> Statement:
+        """The walk: one line's front may be found by another order, but not the next line."""
+        return self._walk
+
     def statements(self) -> Sequence[Statement]:
-        return [one for one in (self._walk, self.claim, self._loose, self.ahead) if one is not None]
+        return [self._walk, self._take, *([self._loose] if self._loose else []), self.ahead]
 
     def look(self, values: Mapping[str, Any], limit: int, now: datetime) -> Look:
         with self._lock:  # decided: which of the two comes first this time
@@ -118,34 +124,41 @@ class Lines:
             else self._at_lines(values, limit, limit, Stage())
         )
 
-    def _at_lines(self, values: Mapping[str, Any], limit: int, asked: int, stage: Stage) -> Look:
+    def _at_lines(
+        self, values: Mapping[str, Any], limit: int, asked: int, stage: Stage, *, how_far: bool = False
+    ) -> Look:
         bound = {**values, "limit": limit, "from_line": self._from, "line_scope": self._scope}
-        calls = [Call(statement, bound) for statement in (self._walk, self.claim) if statement is not None]
-        return Look(calls, values, limit, asked, attrs.evolve(stage, lines=True))
+        statements = (self._walk, self._take) if self._guarded or how_far else (self._take,)
+        calls = [Call(statement, bound) for statement in statements]
+        return Look(calls, values, limit, asked, attrs.evolve(stage, at_lines=True, lines=True))
 
     def _at_loose(self, values: Mapping[str, Any], limit: int, asked: int, stage: Stage) -> Look:
         assert self._loose is not None
         calls = [Call(self._loose, {**values, "limit": limit})]
-        return Look(calls, values, limit, asked, attrs.evolve(stage, loose=True))
+        return Look(calls, values, limit, asked, attrs.evolve(stage, at_lines=False, loose=True))
 
     def further(self, look: Look, results: Sequence[Sequence[Row]]) -> Look | None:
         stage: Stage = look.position
         left = look.limit - len(results[-1])
         following = attrs.evolve(stage, number=stage.number + 1)
-        if len(results) > 1 and self._moves_on(results, left) and stage.number < TRIES:
-            return self._at_lines(look.values, left, look.asked, following)
+        if stage.at_lines and self._moves_on(look, results) and stage.number < TRIES:
+            return self._at_lines(look.values, left, look.asked, following, how_far=True)
         if not left:
             return None
         if self._loose is not None and not stage.loose:
             return self._at_loose(look.values, left, look.asked, following)
         return None if stage.lines else self._at_lines(look.values, left, look.asked, following)
 
-    def _moves_on(self, results: Sequence[Sequence[Row]], left: int) -> bool:
-        """Note how far a walk came; whether there may be more behind that."""
-        ((_, last, seen, taken),) = results[0]
+    def _moves_on(self, look: Look, results: Sequence[Sequence[Row]]) -> bool:
+        """Note how far a walk came; whether there may be more behind that, or that is to be asked."""
+        if len(results) == 1:  # the walk was the claim's own, which tells nothing unless it took a row
+            return not results[0]
+        ((_, last, seen, taken, from_start),) = results[0]
         with self._lock:  # decided: where the next walk begins
             self._from = last if seen else self._from
-        return bool(left) and (seen >= MOST_SEEN or taken > len(results[-1]))
+        around = from_start and look.calls[0].values["from_line"] is not None
+        more = seen >= MOST_SEEN and not around
+        return len(results[-1]) < look.limit and (more or taken > len(results[-1]))
 
     def claimed(self, rows: Sequence[Row], last: Look, now: datetime) -> Sequence[Row]:
         if not self._guarded:
@@ -163,11 +176,11 @@ class Lines:
         """A row that comes back is its line's front; the other lines have their turns."""
 
 
-def _walk(words: Words, parts: Mapping[str, str]) -> Statement:
+def _walk(words: Words, parts: Mapping[str, str], *, guarded: bool) -> Statement:
     column = words.spec.line
     assert column is not None
     keep = fill(words.dialect.keep_lines, {"read_line": words.dialect.read(column, "line")})
     within = words.grouped and words.spec.line is not words.spec.role(Role.GROUP)
-    guard = words.dialect.guard(GUARD_KEY_IN_GROUP if within else GUARD_KEY)
+    guard = words.dialect.guard(GUARD_KEY_IN_GROUP if within else GUARD_KEY) if guarded else ""
     walk = words.dialect.walk_lines({**parts, "select": keep}, guard)
-    return attrs.evolve(words.statement("walk the lines", "{walk}", width=4, walk=walk), fresh=True)
+    return attrs.evolve(words.statement("walk the lines", "{walk}", width=5, walk=walk), fresh=True)

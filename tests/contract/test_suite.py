@@ -14,6 +14,7 @@ from tests.contract import (
     test_ending,
     test_enqueue,
     test_lease,
+    test_lines,
     test_moments,
     test_order,
     test_pool,
@@ -32,6 +33,7 @@ MODULES = (
     test_ending,
     test_enqueue,
     test_lease,
+    test_lines,
     test_moments,
     test_order,
     test_pool,
@@ -52,4 +54,4 @@ def test_every_class_of_the_suite_runs_on_every_database_there_is() -> None:
     run = {
         base for module in MODULES for one in vars(module).values() if isinstance(one, type) for base in one.__bases__
     }
-    assert classes - run == {contract.RowLockContract, contract.RowLockBlockedContract}
+    assert {one.__name__ for one in classes - run if not one.__name__.startswith("RowLock")} == set()

@@ -1,7 +1,7 @@
 """Every statement that a strategy or a producer runs, as one reads it; `SQLQUEUE_WRITE_GOLDEN=1` writes anew."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,12 @@ from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
+from sqlqueue.strategies.advisory import Advisory
+from sqlqueue.strategies.base import Strategy
+from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeyedJob
 from sqlqueue.words import Words
 
@@ -26,31 +31,67 @@ WRITE = "SQLQUEUE_WRITE_GOLDEN"
 class Case:
     """A declaration whose statements are kept: those of its claims and settlements, or of its producers.
 
-    `cap`: the most attempts, which only a table that counts has.
+    `cap`: the most attempts, which only a table that counts has. `strategy`: None for the producers.
     """
 
     name: str
     declared: type | TableSpec
+    strategy: type[Lease] | type[RowLock] | type[Advisory] | type[ByFunction] | None = Lease
     group: str | None = None
     cap: int | None = None
     by_key: bool = False
-    produces: bool = False
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the strategy is made with, beside what all are."""
+        if self.strategy is Lease:
+            return {"seconds": 30, "most": 16}
+        if self.strategy is RowLock:
+            return {"most": 1}
+        return {"lock": has_key, "unlock": has_key} if self.strategy is ByFunction else {}
 
 
-def on_database_clock(declared: type) -> TableSpec:
-    """The declaration without its lease, which does not go by the database's clock."""
+def has_key(connection: Any, key: str) -> bool:
+    """Another system's lock, which is free."""
+    return True
+
+
+def without_lease(declared: type, **changes: Any) -> TableSpec:
+    """The declaration without its lease."""
     spec = spec_of(declared)
     columns = [column for column in spec.columns if column.role is not Role.LEASE]
-    return TableSpec(name=spec.name, columns=columns, clock=DatabaseClock())
+    return attrs.evolve(spec, columns=columns, row_class=None, **changes)
 
+
+ON_DATABASE_CLOCK = without_lease(CountedJob, clock=DatabaseClock())
 
 CASES = (
     Case("lease_minimal", Job),
     Case("lease_delayed", CountedJob),
     Case("lease_full", FullJob, group="mail", cap=5),
     Case("lease_by_key", KeyedJob, by_key=True),
-    Case("insert", CountedJob, produces=True),
-    Case("insert_database_clock", on_database_clock(CountedJob), produces=True),
+    Case("lease_line_keys", LineJob, cap=5),
+    Case("lease_line_keys_full", RankedLineJob),
+    Case("lease_line_keys_in_group", GroupedLineJob, group="mail"),
+    Case("lease_line_groups", LineGroupJob),
+    Case("lease_line_group", LineGroupJob, group="mail"),
+    Case("by_function", without_lease(CountedJob, advisory_lock="accounts-{id}"), ByFunction, cap=5),
+    Case("insert", CountedJob, None),
+    Case("insert_database_clock", ON_DATABASE_CLOCK, None),
+)
+
+#: Where rows and sessions have locks.
+LOCK_CASES = (
+    Case("row_lock_minimal", without_lease(Job), RowLock),
+    Case("row_lock_delayed", without_lease(CountedJob), RowLock, cap=5),
+    Case("row_lock_full", without_lease(FullJob), RowLock, group="mail", cap=5),
+    Case("row_lock_by_key", without_lease(KeyedJob), RowLock, by_key=True),
+    Case("row_lock_database_clock", ON_DATABASE_CLOCK, RowLock),
+    Case("row_lock_line_keys", without_lease(LineJob), RowLock),
+    Case("row_lock_line_keys_full", without_lease(RankedLineJob), RowLock),
+    Case("row_lock_line_groups", without_lease(LineGroupJob), RowLock),
+    Case("advisory_delayed", without_lease(CountedJob, advisory_lock="jobs-{id}"), Advisory),
+    Case("advisory_full", without_lease(FullJob, advisory_lock="mail-{account}-{id}"), Advisory, group="mail", cap=5),
 )
 
 
@@ -59,25 +100,24 @@ def compare(directory: str, url: str, case: Case) -> None:
     path = Path(__file__).parent / directory / f"{case.name}.sql"
     with Broker(url) as broker:
         queue = broker.queue(case.declared, case.group)
-        kept = inserts(queue) if case.produces else statements(queue, case.cap, case.by_key)
+        kept = strategy_of(queue, case).statements() if case.strategy else inserts(queue)
         text = "\n".join(f"{statement.text};\n" for statement in kept)
     if os.environ.get(WRITE):
         path.write_text(text, encoding="utf-8")
     assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), f"{WRITE}=1 accepts the change"
 
 
-def statements(queue: Queue, cap: int | None, by_key: bool) -> Sequence[Statement]:
+def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:
     dialect, spec = queue.broker.dialect, queue.spec
-    lease = Lease(
+    assert case.strategy is not None
+    return case.strategy(
         Words(dialect, spec, grouped=queue.group is not None),
         columns=reader(dialect, spec, queue.broker.codec, Any).columns,
-        seconds=30,
-        most=16,
-        cap=cap,
+        cap=case.cap,
         group=queue.group,
-        by_key=by_key,
+        by_key=case.by_key,
+        **case.settings,
     )
-    return lease.statements()
 
 
 def inserts(queue: Queue) -> Sequence[Statement]:

@@ -4,10 +4,10 @@ from operator import attrgetter
 
 import pytest
 
-from tests.golden.golden import CASES, Case, compare
+from tests.golden.golden import CASES, LOCK_CASES, Case, compare
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
+@pytest.mark.parametrize("case", CASES + LOCK_CASES, ids=attrgetter("name"))
 def test_the_statements_are_those_that_are_kept(case: Case) -> None:
     compare("postgres", "postgresql://", case)

@@ -1,17 +1,16 @@
 """A table with many rows that nobody may claim now and ten that are due, and the calls that a consumer makes on it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import attrs
-
 from sqlqueue import Broker, Queue, Role
-from sqlqueue.dialect import Connection, Row
 from sqlqueue.sql import Call
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, KeptJob, RankedJob
+from tests.golden.golden import Case, strategy_of
+from tests.plans.overheard import Overheard
 
 #: Rows that are scheduled ahead, and as many that are processed or parked where the table keeps such.
 MANY = 30_000
@@ -19,32 +18,6 @@ DUE = 10
 
 #: The declarations, by the shape of their claim: due times; with finished rows kept; with priorities; with all of it.
 DECLARED = [CountedJob, KeptJob, RankedJob, FullJob]
-
-
-@attrs.define
-class Overheard:
-    """A connection that remembers the calls that it runs."""
-
-    connection: Connection
-    calls: list[Call] = attrs.field(factory=list)
-
-    @property
-    def driver(self) -> Any:
-        return self.connection.driver
-
-    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
-        self.calls += calls
-        return self.connection.run(calls, durable=durable)
-
-    def insert_many(self, *_: Any, **__: Any) -> int:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        self.connection.close()
-
-    @property
-    def closed(self) -> bool:
-        return self.connection.closed
 
 
 def filled(broker: Broker, declared: type, clock: ManualClock) -> Queue:
@@ -86,10 +59,25 @@ def calls_of_a_look(queue: Queue) -> tuple[Call, Call]:
         connection.driver.execute("BEGIN")
         adopted = queue.broker.dialect.adopt(connection.driver)
         assert adopted is not None
-        overheard = Overheard(adopted)
+        overheard: Any = Overheard(adopted)
         assert len(holder.lease.turn(overheard, [], 16, holder.clock.now()).claims) == DUE
         ahead = holder.lease.look_ahead(overheard, holder.clock.now())
         connection.driver.execute("ROLLBACK")
     assert ahead.due == holder.clock.now() + timedelta(hours=1)
     claim, look = overheard.calls
     return claim, look
+
+
+def calls_of_a_seat(queue: Queue, case: Case) -> list[Call]:
+    """The claim of a row, and the look ahead beside it, of a strategy whose deliveries hold their connection."""
+    clock = queue.spec.clock
+    assert isinstance(clock, ManualClock)
+    strategy: Any = strategy_of(queue, case)
+    with queue.broker.pool.connection() as connection:
+        overheard: Any = Overheard(connection)
+        (claim,) = strategy.turn(overheard, [], 1, clock.now()).claims
+        strategy.let_go(connection, claim)
+    with queue.broker.pool.connection() as connection:
+        overheard.connection = connection
+        strategy.look_ahead(overheard, clock.now())
+    return list(overheard.calls)

@@ -33,16 +33,16 @@ def test_a_look_walks_ranges_of_the_claims_index_and_sorts_no_rows_of_the_table(
         queue = filled(broker, declared, ManualClock())
         table = queue.spec.name
         for call in calls_of_a_look(queue):
-            for details in _plan(broker, call).values():
+            for details in plan_of(broker, call).values():
                 reads = [one for one in details if re.match(rf"(SCAN|SEARCH) (TABLE )?{table}\b", one)]
                 by_index = [one for one in reads if f"INDEX {table}_claim_" in one]
                 by_id = [one for one in reads if "USING INTEGER PRIMARY KEY (rowid=?)" in one]
                 assert sorted(by_index + by_id) == sorted(reads)
                 assert not by_index or not any(_SORT.match(one) for one in details)
-            assert _steps(sqlite_database, call) < MOST_STEPS
+            assert steps_of(sqlite_database, call) < MOST_STEPS
 
 
-def _plan(broker: Broker, call: Call) -> dict[int, list[str]]:
+def plan_of(broker: Broker, call: Call) -> dict[int, list[str]]:
     """The steps of the plan by the step that they belong to."""
     text = fill(EXPLAIN, {"statement": call.statement.text})
     question = Statement("explain", text, call.statement.parameters, width=4, writes=False)
@@ -53,7 +53,7 @@ def _plan(broker: Broker, call: Call) -> dict[int, list[str]]:
     return steps
 
 
-def _steps(database: Database, call: Call) -> int:
+def steps_of(database: Database, call: Call) -> int:
     """How many instructions the statement takes, in grains."""
     connection, prepared, grains = database.connect(), prepare(call.statement), 0
 

@@ -8,9 +8,15 @@ import psycopg
 import pytest
 
 from sqlqueue import Broker
+from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call
+from sqlqueue.strategies.advisory import Advisory
+from sqlqueue.strategies.by_function import ByFunction
+from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing import ManualClock
-from tests.plans.backlog import DECLARED, calls_of_a_look, filled
+from sqlqueue.testing.contract.tables import FullJob
+from tests.golden.golden import Case, without_lease
+from tests.plans.backlog import DECLARED, calls_of_a_look, calls_of_a_seat, filled
 from tests.support.database import Database
 
 #: Buffers that finding the rows may read. Writing the ten that are found comes on top, whatever stands beside them.
@@ -39,12 +45,36 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             connection.execute(prepare)
             for mode in ("force_custom_plan", "force_generic_plan"):
                 (due,) = [
-                    node for node in _nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE due"
+                    node for node in nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE due"
                 ]
                 for plan in (due, _explain(connection, look, mode)):
                     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
-                    assert {"Seq Scan"} & {node["Node Type"] for node in _nodes(plan)} == set()
-                    assert _indexes(plan) == {index}
+                    assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
+                    assert indexes(plan) == {index}
+
+
+@pytest.mark.parametrize("strategy", [RowLock, Advisory, ByFunction], ids=attrgetter("__name__"))
+@pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"))
+def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
+    postgres_database: Database, declared: type, strategy: type
+) -> None:
+    """PAINS 21"""
+    lock = None if strategy is RowLock else "row-{id}"
+    with Broker(postgres_database.url) as broker:
+        filled(broker, declared, ManualClock())
+        group = "mail" if declared is FullJob else None
+        case = Case("", without_lease(declared, advisory_lock=lock, clock=ManualClock()), strategy, group, cap=None)
+        calls = calls_of_a_seat(broker.queue(case.declared, group), case)
+        connection = postgres_database.connect()
+        ((index,),) = postgres_database.execute(CLAIM_INDEX, spec_of(declared).name)
+        connection.execute("ANALYZE")
+        for call in calls:
+            for mode in ("force_custom_plan", "force_generic_plan"):
+                plan = _explain(connection, call, mode)
+                assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
+                read = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
+                assert read <= {"pg_database"}  # its advisory locks are those of this database
+                assert indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}
 
 
 def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
@@ -61,11 +91,11 @@ def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Pl
     return plan
 
 
-def _nodes(plan: Plan) -> Iterator[Plan]:
+def nodes(plan: Plan) -> Iterator[Plan]:
     yield plan
     for child in plan.get("Plans", ()):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
-def _indexes(plan: Plan) -> set[str]:
-    return {node["Index Name"] for node in _nodes(plan) if "Index Name" in node}
+def indexes(plan: Plan) -> set[str]:
+    return {node["Index Name"] for node in nodes(plan) if "Index Name" in node}

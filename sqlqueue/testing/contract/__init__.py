@@ -25,6 +25,13 @@
     class TestPool(contract.PoolContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
+    class TestLines(contract.LinesContract): ...
+    class TestManyLines(contract.ManyLinesContract): ...
+    class TestLinesAtWork(contract.LinesAtWorkContract): ...
+    class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
+    class TestRowLockLines(contract.RowLockLinesContract): ...     # likewise
+    class TestRowLockManyLines(contract.RowLockManyLinesContract): ...     # likewise
+    class TestRowLockLinesAtWork(contract.RowLockLinesAtWorkContract): ...     # likewise
 
 Read them in this order when something fails: the first try the border call by call, the later ones run consumers on
 it. The tables are made by the dialect's own DDL, and other programs write to them in plain SQL that any database takes:
@@ -42,7 +49,10 @@ from sqlqueue.testing.contract.ending import EndingContract
 from sqlqueue.testing.contract.enqueue import EnqueueContract
 from sqlqueue.testing.contract.harness import Contract, Database, Holder, created, shown, stored
 from sqlqueue.testing.contract.lease import LeaseContract
+from sqlqueue.testing.contract.lines import LinesContract, RowLockLinesContract
+from sqlqueue.testing.contract.lines_at_work import LinesAtWorkContract, RowLockLinesAtWorkContract
 from sqlqueue.testing.contract.locked import RowLockContract
+from sqlqueue.testing.contract.many_lines import ManyLinesContract, RowLockManyLinesContract
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
 from sqlqueue.testing.contract.pool import PoolContract
@@ -63,11 +73,17 @@ __all__ = [
     "EnqueueContract",
     "Holder",
     "LeaseContract",
+    "LinesAtWorkContract",
+    "LinesContract",
+    "ManyLinesContract",
     "MomentsContract",
     "OrderContract",
     "PoolContract",
     "RowLockBlockedContract",
     "RowLockContract",
+    "RowLockLinesAtWorkContract",
+    "RowLockLinesContract",
+    "RowLockManyLinesContract",
     "SchemaContract",
     "SettlingContract",
     "TokensContract",
