@@ -31,10 +31,10 @@ Converter = Callable[[Any], Any]
 
 
 EACH_LEVEL = """
-SELECT found.id AS id FROM levels
+SELECT _found.id AS id FROM _levels
 CROSS JOIN LATERAL (
     {rows}
-) AS found
+) AS _found
 """
 
 
@@ -125,7 +125,7 @@ class Dialect(ABC):
     skip_locked: ClassVar[str] = ""
 
     def given(self, columns: Mapping[str, ColumnSpec]) -> str:
-        """A table expression named `given` of the call's rows: for each name a column with the values of the
+        """A table expression named `_given` of the call's rows: for each name a column with the values of the
         parameter of that name, typed as the table's column is. Empty where the dialect runs such a call once
         for each row: the statement then names the values themselves.
         """
@@ -161,8 +161,8 @@ class Dialect(ABC):
         """One condition, exact whoever wrote the value: `moment` is not NULL and not after `now`."""
 
     def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
-        """A SELECT of the column `id`: what `rows`, a SELECT of the table's ids that names columns of `levels`, finds
-        for each row of `levels` in turn. Its rows come in `order`, keys of the table with the level's first, and
+        """A SELECT of the column `id`: what `rows`, a SELECT of the table's ids that names columns of `_levels`, finds
+        for each row of `_levels` in turn. Its rows come in `order`, keys of the table with the level's first, and
         where the database can for no more levels than a LIMIT behind it asks for."""
         return fill(EACH_LEVEL, {"rows": rows})
 
@@ -194,9 +194,9 @@ class Dialect(ABC):
 
     @abstractmethod
     def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
-        """`parts["select"]` behind a WITH of `lines`, the fronts of a table's lines from behind `{from_line}` on and,
+        """`parts["select"]` behind a WITH of `_lines`, the fronts of a table's lines from behind `{from_line}` on and,
         once, around: `line`, `id`, `taken`, and `seen`, which counts them from 1. `taken`: whether the front is free
-        and, where there is a `guard`, a condition over `next.line`, was guarded. It ends at the `{limit}`th taken, or
+        and, where there is a `guard`, a condition over `_next.line`, was guarded. It ends at the `{limit}`th taken, or
         the `{most}`th seen. The other parts are the table's: `{table}`, `{id}`, `{line}`, `{keys}` (the order that
         begins with the line), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
 
@@ -206,7 +206,7 @@ class Dialect(ABC):
     keep_lines: ClassVar[str]
 
     def kept_lines(self, column: ColumnSpec) -> str:
-        """A table expression `kept(line)` of the lines that a walk before it, in this transaction, kept."""
+        """A table expression `_kept(line)` of the lines that a walk before it, in this transaction, kept."""
         raise NotImplementedError
 
     def guard(self, key: str) -> str:

@@ -18,8 +18,8 @@ from sqlqueue.words import Words, every
 
 # The fronts with what hides them, a row for each line of one walk.
 HIDDEN = """
-SELECT {read_line} AS line, {id} AS id, {attempt} AS attempt, {until} AS until, taken, seen FROM lines
-JOIN {table} ON {id} = lines.id
+SELECT {read_line} AS line, {id} AS id, {attempt} AS attempt, {until} AS until, taken, seen FROM _lines
+JOIN {table} ON {id} = _lines.id
 ORDER BY seen
 """
 
@@ -115,7 +115,7 @@ def _hidden(words: Words, hides: Role) -> Statement:
         HIDDEN,
         {
             **parts,
-            "read_line": words.dialect.read(column, "lines.line"),
+            "read_line": words.dialect.read(column, "_lines.line"),
             "attempt": words.column(Role.ATTEMPT) if words.spec.has(Role.ATTEMPT) else "NULL",
             "until": words.dialect.read(hiding, words.qualified(hiding)),
         },

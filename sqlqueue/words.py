@@ -1,4 +1,8 @@
-"""The structure of a queue's statements: its table's names, conditions and order in the dialect's words."""
+"""The structure of a queue's statements: its table's names, conditions and order in the dialect's words.
+
+What a statement names itself begins with an underscore, `_due` for one: a user's table may well be called `due` or
+`lines`.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -123,7 +127,7 @@ class Words:
 
     def given(self, name: str, *, singly: bool = False) -> str:
         """The value of a given column; `singly`: of the one row."""
-        return f":{name}" if singly or not self.dialect.given({"id": self.spec.id}) else f"given.{name}"
+        return f":{name}" if singly or not self.dialect.given({"id": self.spec.id}) else f"_given.{name}"
 
     def settlement(
         self, name: str, template: str, given: Mapping[str, ColumnSpec], *, singly: bool = False, **fragments: str

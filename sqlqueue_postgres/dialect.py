@@ -109,7 +109,7 @@ class PostgresDialect(Dialect):
 
     def given(self, columns: Mapping[str, ColumnSpec]) -> str:
         arrays = ", ".join(f":{name}::{values.sql_type(column)}[]" for name, column in columns.items())
-        return f"unnest({arrays}) AS given({', '.join(columns)})"
+        return f"unnest({arrays}) AS _given({', '.join(columns)})"
 
     def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
         return f"{self.read(column, expression)} = ANY(:{name}::{values.sql_type(column)}[])"

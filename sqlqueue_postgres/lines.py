@@ -12,57 +12,59 @@ from sqlqueue.sql import fill
 # column. A line's guard is tried for a front that is free, and for no more than asked for: `free` is computed over one
 # row.
 WALK = """
-WITH RECURSIVE lines AS (
+WITH RECURSIVE _lines AS (
     (
         SELECT line, id, FALSE AS taken, FALSE AS wrapped, 0 AS found, 0 AS seen FROM (
             SELECT {line} AS line, {id} AS id FROM {table}
             WHERE FALSE
             UNION ALL
             SELECT {from_line}, NULL
-        ) AS start
+        ) AS _start
     )
     UNION ALL
-    SELECT next.line, next.id, guard.taken, next.wrapped, lines.found + COALESCE(guard.taken, FALSE)::int, lines.seen +
-    1 FROM lines CROSS JOIN LATERAL (
+    SELECT _next.line, _next.id, _guard.taken, _next.wrapped,
+           _lines.found + COALESCE(_guard.taken, FALSE)::int, _lines.seen + 1
+    FROM _lines
+    CROSS JOIN LATERAL (
         (
-            SELECT {line} AS line, {id} AS id, lines.wrapped AS wrapped, {free} AS free FROM {table}
-            WHERE {unfinished}{line} > lines.line
+            SELECT {line} AS line, {id} AS id, _lines.wrapped AS wrapped, {free} AS free FROM {table}
+            WHERE {unfinished}{line} > _lines.line
             ORDER BY {keys}
             LIMIT 1
         )
         UNION ALL
         (
             SELECT {line}, {id}, TRUE, {free} FROM {table}
-            WHERE {unfinished}{line} IS NOT NULL AND NOT lines.wrapped
+            WHERE {unfinished}{line} IS NOT NULL AND NOT _lines.wrapped
             ORDER BY {keys}
             LIMIT 1
         )
         LIMIT 1
-    ) AS next
+    ) AS _next
     CROSS JOIN LATERAL (
         SELECT {taking} AS taken
-    ) AS guard
-    WHERE lines.found < {limit} AND lines.seen < {most}
-      AND (NOT next.wrapped OR {from_line} IS NULL OR next.line <= {from_line})
+    ) AS _guard
+    WHERE _lines.found < {limit} AND _lines.seen < {most}
+      AND (NOT _next.wrapped OR {from_line} IS NULL OR _next.line <= {from_line})
 )
 {select}
 """
 
-TRY_GUARD = "CASE WHEN next.free THEN {guard} END"
+TRY_GUARD = "CASE WHEN _next.free THEN {guard} END"
 
 # What the walk guarded is kept for the statement behind it in the transaction, which has a snapshot of its own.
 KEEP = """
 SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
        (array_agg({read_line} ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
        count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
-FROM lines
+FROM _lines
 """
 
 # Read with care, for the planner may do so where no walk has been.
-KEPT = "unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::{type}[]) AS kept(line)"
+KEPT = "unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::{type}[]) AS _kept(line)"
 
 
 def walk(parts: Mapping[str, str], guard: str) -> str:
     """The walk; `guard` is the condition that takes a line's guard, empty where none is taken."""
-    taking = fill(TRY_GUARD, {"guard": guard}) if guard else "next.free"
+    taking = fill(TRY_GUARD, {"guard": guard}) if guard else "_next.free"
     return fill(WALK, {**parts, "taking": taking})

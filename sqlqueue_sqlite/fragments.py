@@ -131,7 +131,7 @@ def _spelled_t(words: dict[str, str], day: str) -> str:
 # There is no LATERAL: the list is made anew for each level, and has no order. What all levels found is sorted: no more
 # than a claim's rows for each priority.
 EACH_LEVEL = """
-SELECT {id} AS id FROM levels
+SELECT {id} AS id FROM _levels
 CROSS JOIN {table}
 WHERE {id} IN (
     {rows}

@@ -10,28 +10,28 @@ from sqlqueue.sql import fill
 
 # From behind `from_line` to the end and, once, on from the start.
 WALK = """
-WITH RECURSIVE lines(line, id, taken, wrapped, found, seen) AS (
+WITH RECURSIVE _lines(line, id, taken, wrapped, found, seen) AS (
     SELECT {from_line}, NULL, FALSE, FALSE, 0, 0
     UNION ALL
-    SELECT {line}, {id}, {free}, lines.wrapped OR lines.line IS NULL OR {line} <= lines.line, lines.found + {free},
-           lines.seen + 1
-    FROM lines
+    SELECT {line}, {id}, {free}, _lines.wrapped OR _lines.line IS NULL OR {line} <= _lines.line, _lines.found + {free},
+           _lines.seen + 1
+    FROM _lines
     CROSS JOIN {table} ON {id} = COALESCE(
         (
             SELECT {id} FROM {table}
-            WHERE {unfinished}{line} > lines.line
+            WHERE {unfinished}{line} > _lines.line
             ORDER BY {keys}
             LIMIT 1
         ),
         (
             SELECT {id} FROM {table}
-            WHERE {unfinished}{line} IS NOT NULL AND NOT lines.wrapped
+            WHERE {unfinished}{line} IS NOT NULL AND NOT _lines.wrapped
             ORDER BY {keys}
             LIMIT 1
         )
     )
-    WHERE lines.found < {limit} AND lines.seen < {most}
-      AND ({from_line} IS NULL OR NOT (lines.wrapped OR {line} <= lines.line) OR {line} <= {from_line})
+    WHERE _lines.found < {limit} AND _lines.seen < {most}
+      AND ({from_line} IS NULL OR NOT (_lines.wrapped OR {line} <= _lines.line) OR {line} <= {from_line})
 )
 {select}
 """
@@ -39,7 +39,7 @@ WITH RECURSIVE lines(line, id, taken, wrapped, found, seen) AS (
 
 # How far it came; nothing need be kept.
 LAST = """
-SELECT NULL AS kept, {read_line} AS last_line, seen, found, wrapped FROM lines
+SELECT NULL AS kept, {read_line} AS last_line, seen, found, wrapped FROM _lines
 ORDER BY seen DESC
 LIMIT 1
 """

@@ -34,26 +34,26 @@ log = logging.getLogger("sqlqueue")
 # off between this statement's beginning and its lock is not taken. The key's number comes back in any case, for then
 # its lock must be released. No more locks are taken than asked for: the server tries candidates until it has them.
 CLAIM = """
-WITH {held}candidates AS MATERIALIZED (
+WITH {held}_candidates AS MATERIALIZED (
     {candidates}
 ),
-locked AS MATERIALIZED (
-    SELECT id, number FROM candidates
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _candidates
     WHERE {try_lock}
     LIMIT :limit
 ),
-taken({names}) AS (
+_taken({names}) AS (
     {taken}
 )
-SELECT {taken_names}, locked.number FROM {relaxed}
-CROSS JOIN locked
-LEFT JOIN taken ON TRUE
+SELECT {taken_names}, _locked.number FROM {relaxed}
+CROSS JOIN _locked
+LEFT JOIN _taken ON TRUE
 """
 
 # What every session of the database holds takes three times as long to find out as to try some locks in vain, so this
 # is done where those that were tried were all held.
 HELD = """
-held AS MATERIALIZED (
+_held AS MATERIALIZED (
     {locked_numbers}
 ),
 
@@ -64,11 +64,11 @@ CANDIDATES = """
 SELECT {id} AS id, {number} AS number FROM {table}
 JOIN (
     {waiting}
-) AS waiting ON {id} = waiting.id
+) AS _waiting ON {id} = _waiting.id
 ORDER BY {claim_order}
 """
 
-NOT_HELD = "{number} NOT IN (SELECT number FROM held)"
+NOT_HELD = "{number} NOT IN (SELECT number FROM _held)"
 NOT_HELD_NOW = "{number} NOT IN ({locked_numbers})"
 
 UNLOCK = """
@@ -110,8 +110,8 @@ def _take(words: Words, reading: Reading, capped: bool, held: str, name: str, ro
         candidates=rows,
         try_lock=dialect.try_lock("number"),
         names=", ".join(names),
-        taken=take(words, reading, capped=capped, candidate="(SELECT locked.id FROM locked)"),
-        taken_names=", ".join(f"taken.{name}" for name in names),
+        taken=take(words, reading, capped=capped, candidate="(SELECT _locked.id FROM _locked)"),
+        taken_names=", ".join(f"_taken.{name}" for name in names),
         relaxed=dialect.relaxed,
     )
 

@@ -22,7 +22,7 @@ DUE = """
 (
     SELECT min(ahead) FROM (
         {ranges}
-    ) AS ranges
+    ) AS _ranges
 )
 """
 
@@ -32,14 +32,14 @@ SELECT ahead FROM (
     WHERE {condition}
     ORDER BY {moment}
     LIMIT 1
-) AS range_{number}
+) AS _range_{number}
 """
 
 # With priorities the first of each.
 AHEAD_BY_LEVEL = """
 SELECT ahead FROM (
     {levels}
-) AS range_{number}
+) AS _range_{number}
 """
 
 FIRST_OF_LEVEL = """
@@ -48,7 +48,7 @@ SELECT (
     WHERE {condition}
     ORDER BY {moment}
     LIMIT 1
-) AS ahead FROM levels
+) AS ahead FROM _levels
 """
 
 # Whether there is such a row. Not EXISTS, which leaves out the order and then may read a table full of dead rows.

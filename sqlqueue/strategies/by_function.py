@@ -31,7 +31,7 @@ CANDIDATES = """
 SELECT {id}, {key} AS key FROM {table}
 JOIN (
     {waiting}
-) AS waiting ON {id} = waiting.id
+) AS _waiting ON {id} = _waiting.id
 ORDER BY {claim_order}
 """
 

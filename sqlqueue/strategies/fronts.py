@@ -23,13 +23,13 @@ DUE = """
 (
     SELECT min(ahead) FROM (
         {ranges}
-    ) AS ranges
+    ) AS _ranges
 )
 """
 
 AHEAD_IN_LINES = """
 SELECT {value} AS ahead FROM {table}
-WHERE {id} IN (SELECT id FROM lines) AND {condition}
+WHERE {id} IN (SELECT id FROM _lines) AND {condition}
 """
 
 AHEAD_OF_NO_LINE = """
@@ -37,7 +37,7 @@ SELECT {value} AS ahead FROM {table}
 WHERE {unfinished}{line} IS NULL AND {condition}
 """
 
-IN_LINES = "SELECT id FROM lines WHERE {condition}"
+IN_LINES = "SELECT id FROM _lines WHERE {condition}"
 
 OF_NO_LINE = """
 SELECT {id} AS id FROM {table}
@@ -49,7 +49,7 @@ SOME = """
     SELECT count(*) FROM (
         {rows}
         LIMIT {beyond} + 1
-    ) AS found
+    ) AS _found
 ) > {beyond}
 """
 

@@ -32,16 +32,16 @@ from sqlqueue.words import Words, also
 # server plan once for a short range of the index (a bound limit is taken for a tenth of the table, so that the
 # statement would be planned anew each time: measured, a third of a turn); the bound one says how many.
 CLAIM = """
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         {waiting}
-    ) AS waiting
+    ) AS _waiting
     LIMIT :limit
 )
 UPDATE {table}
 SET {lease} = :expires{counted}{running}
-FROM due
-WHERE {id} = due.id
+FROM _due
+WHERE {id} = _due.id
 RETURNING {returned}
 """
 

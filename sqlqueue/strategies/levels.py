@@ -11,21 +11,21 @@ from sqlqueue.words import Words, every
 # The priorities there are, smallest first, each found by one step into the index; no more than are asked for. A NULL,
 # in a column that was declared to have none, is passed over: it would stand before them all, or behind.
 WITH_LEVELS = """
-WITH RECURSIVE levels(priority) AS (
+WITH RECURSIVE _levels(priority) AS (
     SELECT * FROM (
         SELECT {rank} FROM {table}
         WHERE {any}
         ORDER BY {rank}
         LIMIT 1
-    ) AS first_level
+    ) AS _first_level
     UNION ALL
     SELECT (
         SELECT {rank} FROM {table}
         WHERE {further}
         ORDER BY {rank}
         LIMIT 1
-    ) FROM levels
-    WHERE levels.priority IS NOT NULL
+    ) FROM _levels
+    WHERE _levels.priority IS NOT NULL
 )
 {select}
 """
@@ -43,7 +43,7 @@ def has_levels(words: Words) -> bool:
 
 
 def with_levels(words: Words, select: str) -> str:
-    """`select`, which may read `levels`, a table of the priorities in order and a NULL behind them."""
+    """`select`, which may read `_levels`, a table of the priorities in order and a NULL behind them."""
     rank, unfinished = words.rank(), words.unfinished()
     return fill(
         WITH_LEVELS,
@@ -59,10 +59,10 @@ def with_levels(words: Words, select: str) -> str:
 
 def in_levels(words: Words, comparison: str = "=") -> str:
     """The condition that a row's priority is that of the level, or compares otherwise to it."""
-    return f"{words.rank()} {comparison} levels.priority"
+    return f"{words.rank()} {comparison} _levels.priority"
 
 
 def by_level(words: Words, rows: str, most: int) -> str:
-    """The first `most` ids that `rows`, a SELECT of ids that names `levels`, finds for the priorities in turn."""
+    """The first `most` ids that `rows`, a SELECT of ids that names `_levels`, finds for the priorities in turn."""
     found = fill(FOUND, {"each": words.dialect.each_level(words.spec, rows, words.order()), "most": str(most)})
     return with_levels(words, found)

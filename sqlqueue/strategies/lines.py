@@ -29,24 +29,24 @@ from sqlqueue.words import Words, every
 
 # Where one claim runs at a time, the walk is the claim's own.
 TAKEN = """
-SELECT id FROM lines
+SELECT id FROM _lines
 WHERE taken
 """
 
 # The front is looked up first and then locked, if it is still free: to pass over a locked one would find the next.
 FRONTS = """
-SELECT locked.id AS id FROM {kept}
+SELECT _locked.id AS id FROM {kept}
 CROSS JOIN LATERAL (
     SELECT {id} AS id FROM {table}
-    WHERE {unfinished}{line} = kept.line
+    WHERE {unfinished}{line} = _kept.line
     ORDER BY {keys}
     LIMIT 1
-) AS front
+) AS _front
 CROSS JOIN LATERAL (
     SELECT {id} AS id FROM {table}
-    WHERE {id} = front.id AND {claimable}
+    WHERE {id} = _front.id AND {claimable}
     {skip_locked}
-) AS locked
+) AS _locked
 """
 
 # Rows of no line have no order among themselves.
@@ -58,8 +58,8 @@ LIMIT {most_rows}
 {skip_locked}
 """
 
-GUARD_KEY = "CAST(:line_scope AS text) || CAST(next.line AS text)"
-GUARD_KEY_IN_GROUP = "CAST(:line_scope AS text) || CAST(:group AS text) || ':' || CAST(next.line AS text)"
+GUARD_KEY = "CAST(:line_scope AS text) || CAST(_next.line AS text)"
+GUARD_KEY_IN_GROUP = "CAST(:line_scope AS text) || CAST(:group AS text) || ':' || CAST(_next.line AS text)"
 
 #: Looks on where a walk saw its most lines and did not come around, or the front of a guarded one was gone.
 TRIES = 10

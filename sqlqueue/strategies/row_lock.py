@@ -28,14 +28,14 @@ from sqlqueue.words import Words, every
 # The rows are found and locked first, and then read: what the lock waited for may have changed them. Why two limits
 # stands beside the lease's claim.
 CLAIM = """
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         {waiting}
-    ) AS waiting
+    ) AS _waiting
     LIMIT :limit
 )
 SELECT {returned} FROM {table}
-JOIN due ON {id} = due.id
+JOIN _due ON {id} = _due.id
 {skip_locked}
 """
 

@@ -12,8 +12,8 @@ UPDATE {table}
 SET {taking}
 FROM (
     {free}
-) AS free
-WHERE {id} = free.id
+) AS _free
+WHERE {id} = _free.id
 RETURNING {returned}
 """
 
@@ -22,7 +22,7 @@ LOOK = """
 SELECT {returned} FROM {table}
 JOIN (
     {free}
-) AS free ON {id} = free.id
+) AS _free ON {id} = _free.id
 """
 
 # Passing over what a foreign session has locked.

@@ -19,7 +19,7 @@ LIMIT {most}
 MERGED = """
 SELECT id FROM (
     {ranges}
-) AS ranges
+) AS _ranges
 ORDER BY {key_names}
 LIMIT {most}
 """
@@ -27,7 +27,7 @@ LIMIT {most}
 RANGE = """
 SELECT * FROM (
     {waiting}
-) AS range_{number}
+) AS _range_{number}
 """
 
 

@@ -45,7 +45,7 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             connection.execute(prepare)
             for mode in ("force_custom_plan", "force_generic_plan"):
                 (due,) = [
-                    node for node in nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE due"
+                    node for node in nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE _due"
                 ]
                 for plan in (due, _explain(connection, look, mode)):
                     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS

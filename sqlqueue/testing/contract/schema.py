@@ -12,6 +12,8 @@ from sqlqueue.consumer import Consumer
 from sqlqueue.errors import SchemaError, Unsupported
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import fill
+from sqlqueue.testing.clock import ManualClock
+from sqlqueue.testing.contract.blocked import LineJob
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob, RankedJob
 from sqlqueue.testing.drain import drain
@@ -148,6 +150,29 @@ class SchemaContract(Contract):
         database.execute(warning.partition("run: ")[2])
         drain(broker)
         assert _warnings(caplog) == []
+
+    @pytest.mark.parametrize(
+        ("declared", "name"),
+        [
+            *((LineJob, name) for name in ("lines", "front", "next", "locked")),
+            *((FullJob, name) for name in ("levels", "found", "due", "waiting", "given")),
+            *((Job, name) for name in ("candidates", "taken", "free")),
+        ],
+    )
+    def test_a_table_may_be_called_as_our_statements_call_their_parts(
+        self, broker: Broker, clock: ManualClock, declared: type, name: str
+    ) -> None:
+        """In lines, with priorities beside rows scheduled ahead, and by advisory lock."""
+        spec = attrs.evolve(spec_of(declared), name=name, row_class=None)
+        if declared is Job:
+            columns = [one for one in spec.columns if one.role is not Role.LEASE]
+            spec = attrs.evolve(spec, columns=columns, advisory_lock="{id}")
+        queue = created(broker, spec, clock, "mail" if spec.has(Role.GROUP) else None)
+        handled: list[Any] = []
+        queue.handler(handled.append)
+        queue.enqueue("x")
+        drain(broker)
+        assert handled == ["x"]
 
     def test_a_table_with_neither_lease_nor_advisory_lock_is_claimed_by_row_lock_or_refused_with_both_mends(
         self, database: Database, broker: Broker

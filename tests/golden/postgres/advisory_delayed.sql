@@ -1,122 +1,122 @@
 -- sqlqueue: claim by advisory lock
-WITH candidates AS MATERIALIZED (
+WITH _candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 32
 ),
-locked AS MATERIALIZED (
-    SELECT id, number FROM candidates
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _candidates
     WHERE pg_try_advisory_lock(number)
     LIMIT $4
 ),
-taken(c0, c1, c2, c3) AS (
+_taken(c0, c1, c2, c3) AS (
     UPDATE "counted_jobs"
     SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
     FROM (
         SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE "counted_jobs"."id" = (SELECT locked.id FROM locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+        WHERE "counted_jobs"."id" = (SELECT _locked.id FROM _locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS free
-    WHERE "counted_jobs"."id" = free.id
+    ) AS _free
+    WHERE "counted_jobs"."id" = _free.id
     RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at"
 )
-SELECT taken.c0, taken.c1, taken.c2, taken.c3, locked.number FROM set_config('synchronous_commit', 'off', true)
-CROSS JOIN locked
-LEFT JOIN taken ON TRUE;
+SELECT _taken.c0, _taken.c1, _taken.c2, _taken.c3, _locked.number FROM set_config('synchronous_commit', 'off', true)
+CROSS JOIN _locked
+LEFT JOIN _taken ON TRUE;
 
 -- sqlqueue: claim by advisory lock, onward
-WITH candidates AS MATERIALIZED (
+WITH _candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
       AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 32
 ),
-locked AS MATERIALIZED (
-    SELECT id, number FROM candidates
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _candidates
     WHERE pg_try_advisory_lock(number)
     LIMIT $6
 ),
-taken(c0, c1, c2, c3) AS (
+_taken(c0, c1, c2, c3) AS (
     UPDATE "counted_jobs"
     SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
     FROM (
         SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE "counted_jobs"."id" = (SELECT locked.id FROM locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+        WHERE "counted_jobs"."id" = (SELECT _locked.id FROM _locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS free
-    WHERE "counted_jobs"."id" = free.id
+    ) AS _free
+    WHERE "counted_jobs"."id" = _free.id
     RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at"
 )
-SELECT taken.c0, taken.c1, taken.c2, taken.c3, locked.number FROM set_config('synchronous_commit', 'off', true)
-CROSS JOIN locked
-LEFT JOIN taken ON TRUE;
+SELECT _taken.c0, _taken.c1, _taken.c2, _taken.c3, _locked.number FROM set_config('synchronous_commit', 'off', true)
+CROSS JOIN _locked
+LEFT JOIN _taken ON TRUE;
 
 -- sqlqueue: claim by advisory lock, past those held
-WITH held AS MATERIALIZED (
+WITH _held AS MATERIALIZED (
     SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-),candidates AS MATERIALIZED (
+),_candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-      AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM held)
+      AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM _held)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 32
 ),
-locked AS MATERIALIZED (
-    SELECT id, number FROM candidates
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _candidates
     WHERE pg_try_advisory_lock(number)
     LIMIT $4
 ),
-taken(c0, c1, c2, c3) AS (
+_taken(c0, c1, c2, c3) AS (
     UPDATE "counted_jobs"
     SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
     FROM (
         SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE "counted_jobs"."id" = (SELECT locked.id FROM locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+        WHERE "counted_jobs"."id" = (SELECT _locked.id FROM _locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS free
-    WHERE "counted_jobs"."id" = free.id
+    ) AS _free
+    WHERE "counted_jobs"."id" = _free.id
     RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at"
 )
-SELECT taken.c0, taken.c1, taken.c2, taken.c3, locked.number FROM set_config('synchronous_commit', 'off', true)
-CROSS JOIN locked
-LEFT JOIN taken ON TRUE;
+SELECT _taken.c0, _taken.c1, _taken.c2, _taken.c3, _locked.number FROM set_config('synchronous_commit', 'off', true)
+CROSS JOIN _locked
+LEFT JOIN _taken ON TRUE;
 
 -- sqlqueue: claim by advisory lock, past those held, onward
-WITH held AS MATERIALIZED (
+WITH _held AS MATERIALIZED (
     SELECT (classid::bigint << 32) | objid::bigint AS number FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-),candidates AS MATERIALIZED (
+),_candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-      AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM held)
+      AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM _held)
       AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 32
 ),
-locked AS MATERIALIZED (
-    SELECT id, number FROM candidates
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _candidates
     WHERE pg_try_advisory_lock(number)
     LIMIT $6
 ),
-taken(c0, c1, c2, c3) AS (
+_taken(c0, c1, c2, c3) AS (
     UPDATE "counted_jobs"
     SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
     FROM (
         SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-        WHERE "counted_jobs"."id" = (SELECT locked.id FROM locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+        WHERE "counted_jobs"."id" = (SELECT _locked.id FROM _locked) AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS free
-    WHERE "counted_jobs"."id" = free.id
+    ) AS _free
+    WHERE "counted_jobs"."id" = _free.id
     RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at"
 )
-SELECT taken.c0, taken.c1, taken.c2, taken.c3, locked.number FROM set_config('synchronous_commit', 'off', true)
-CROSS JOIN locked
-LEFT JOIN taken ON TRUE;
+SELECT _taken.c0, _taken.c1, _taken.c2, _taken.c3, _locked.number FROM set_config('synchronous_commit', 'off', true)
+CROSS JOIN _locked
+LEFT JOIN _taken ON TRUE;
 
 -- sqlqueue: look ahead
 SELECT (
@@ -126,8 +126,8 @@ SELECT (
             WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
             ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz)
             LIMIT 1
-        ) AS range_0
-    ) AS ranges
+        ) AS _range_0
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1

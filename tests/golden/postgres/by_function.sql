@@ -6,7 +6,7 @@ JOIN (
       AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 16
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
 
 -- sqlqueue: find 64 by advisory lock
@@ -17,7 +17,7 @@ JOIN (
       AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 64
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
 
 -- sqlqueue: find 256 by advisory lock
@@ -28,7 +28,7 @@ JOIN (
       AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 256
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
 
 -- sqlqueue: find 1024 by advisory lock
@@ -39,7 +39,7 @@ JOIN (
       AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
     LIMIT 1024
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
 
 -- sqlqueue: take by advisory lock
@@ -49,8 +49,8 @@ FROM (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE "counted_jobs"."id" = $1 AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $2
     FOR NO KEY UPDATE SKIP LOCKED
-) AS free
-WHERE "counted_jobs"."id" = free.id
+) AS _free
+WHERE "counted_jobs"."id" = _free.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at";
 
 -- sqlqueue: look ahead
@@ -61,8 +61,8 @@ SELECT (
             WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
             ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz)
             LIMIT 1
-        ) AS range_0
-    ) AS ranges
+        ) AS _range_0
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1

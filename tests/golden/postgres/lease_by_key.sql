@@ -1,5 +1,5 @@
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
         WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
@@ -8,17 +8,17 @@ WITH due AS MATERIALIZED (
         ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $5
 )
 UPDATE "keyed_jobs"
 SET "locked_until" = $6, "attempt" = COALESCE("keyed_jobs"."attempt", 0) + 1
-FROM due
-WHERE "keyed_jobs"."id" = due.id
+FROM _due
+WHERE "keyed_jobs"."id" = _due.id
 RETURNING "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, "keyed_jobs"."attempt", "keyed_jobs"."due_at";
 
 -- sqlqueue: claim by lease, onward
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
         WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
@@ -28,13 +28,13 @@ WITH due AS MATERIALIZED (
         ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $7
 )
 UPDATE "keyed_jobs"
 SET "locked_until" = $8, "attempt" = COALESCE("keyed_jobs"."attempt", 0) + 1
-FROM due
-WHERE "keyed_jobs"."id" = due.id
+FROM _due
+WHERE "keyed_jobs"."id" = _due.id
 RETURNING "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, "keyed_jobs"."attempt", "keyed_jobs"."due_at";
 
 -- sqlqueue: look ahead
@@ -45,8 +45,8 @@ SELECT (
             WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
             ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz)
             LIMIT 1
-        ) AS range_0
-    ) AS ranges
+        ) AS _range_0
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
     WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
@@ -59,8 +59,8 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "keyed_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "keyed_jobs"."id" = given.id AND "keyed_jobs"."locked_until" = given.token
+FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token
 RETURNING "keyed_jobs"."id";
 
 -- sqlqueue: is it gone
@@ -73,20 +73,20 @@ WHERE "keyed_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "keyed_jobs"
-USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
-WHERE "keyed_jobs"."id" = given.id AND "keyed_jobs"."locked_until" = given.token
+USING unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token
 RETURNING "keyed_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "keyed_jobs"
-SET "due_at" = given.due, "locked_until" = NULL
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "keyed_jobs"."id" = given.id AND "keyed_jobs"."locked_until" = given.token
+SET "due_at" = _given.due, "locked_until" = NULL
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, due)
+WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token
 RETURNING "keyed_jobs"."id";
 
 -- sqlqueue: release
 UPDATE "keyed_jobs"
-SET "locked_until" = given.until, "attempt" = "keyed_jobs"."attempt" - 1
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "keyed_jobs"."id" = given.id AND "keyed_jobs"."locked_until" = given.token
+SET "locked_until" = _given.until, "attempt" = "keyed_jobs"."attempt" - 1
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, until)
+WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token
 RETURNING "keyed_jobs"."id";

@@ -1,5 +1,5 @@
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
         WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
@@ -7,17 +7,17 @@ WITH due AS MATERIALIZED (
         ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $3
 )
 UPDATE "counted_jobs"
 SET "locked_until" = $4, "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
-FROM due
-WHERE "counted_jobs"."id" = due.id
+FROM _due
+WHERE "counted_jobs"."id" = _due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at";
 
 -- sqlqueue: claim by lease, onward
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
         WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
@@ -26,13 +26,13 @@ WITH due AS MATERIALIZED (
         ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $5
 )
 UPDATE "counted_jobs"
 SET "locked_until" = $6, "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
-FROM due
-WHERE "counted_jobs"."id" = due.id
+FROM _due
+WHERE "counted_jobs"."id" = _due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload"::text, "counted_jobs"."attempt", "counted_jobs"."due_at";
 
 -- sqlqueue: look ahead
@@ -43,8 +43,8 @@ SELECT (
             WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
             ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz)
             LIMIT 1
-        ) AS range_0
-    ) AS ranges
+        ) AS _range_0
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $1
@@ -56,8 +56,8 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "counted_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: is it gone
@@ -70,20 +70,20 @@ WHERE "counted_jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "counted_jobs"
-USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+USING unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "counted_jobs"
-SET "due_at" = given.due, "locked_until" = NULL
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+SET "due_at" = _given.due, "locked_until" = NULL
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, due)
+WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token
 RETURNING "counted_jobs"."id";
 
 -- sqlqueue: release
 UPDATE "counted_jobs"
-SET "locked_until" = given.until, "attempt" = "counted_jobs"."attempt" - 1
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "counted_jobs"."id" = given.id AND "counted_jobs"."locked_until" = given.token
+SET "locked_until" = _given.until, "attempt" = "counted_jobs"."attempt" - 1
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, until)
+WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token
 RETURNING "counted_jobs"."id";

@@ -1,70 +1,72 @@
 -- sqlqueue: walk the lines
-WITH RECURSIVE lines AS (
+WITH RECURSIVE _lines AS (
     (
         SELECT line, id, FALSE AS taken, FALSE AS wrapped, 0 AS found, 0 AS seen FROM (
             SELECT "ranked_line_jobs"."account" AS line, "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
             WHERE FALSE
             UNION ALL
             SELECT CAST($1 AS text), NULL
-        ) AS start
+        ) AS _start
     )
     UNION ALL
-    SELECT next.line, next.id, guard.taken, next.wrapped, lines.found + COALESCE(guard.taken, FALSE)::int, lines.seen +
-    1 FROM lines CROSS JOIN LATERAL (
+    SELECT _next.line, _next.id, _guard.taken, _next.wrapped,
+           _lines.found + COALESCE(_guard.taken, FALSE)::int, _lines.seen + 1
+    FROM _lines
+    CROSS JOIN LATERAL (
         (
-            SELECT "ranked_line_jobs"."account" AS line, "ranked_line_jobs"."id" AS id, lines.wrapped AS wrapped, COALESCE(COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $2 AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $3), FALSE) AS free FROM "ranked_line_jobs"
-            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" > lines.line
+            SELECT "ranked_line_jobs"."account" AS line, "ranked_line_jobs"."id" AS id, _lines.wrapped AS wrapped, COALESCE(COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $2 AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $3), FALSE) AS free FROM "ranked_line_jobs"
+            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" > _lines.line
             ORDER BY "ranked_line_jobs"."account", ("ranked_line_jobs"."locked_until" IS NULL), ("ranked_line_jobs"."attempt" = 0), "ranked_line_jobs"."priority", "ranked_line_jobs"."id"
             LIMIT 1
         )
         UNION ALL
         (
             SELECT "ranked_line_jobs"."account", "ranked_line_jobs"."id", TRUE, COALESCE(COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $2 AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $3), FALSE) FROM "ranked_line_jobs"
-            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" IS NOT NULL AND NOT lines.wrapped
+            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" IS NOT NULL AND NOT _lines.wrapped
             ORDER BY "ranked_line_jobs"."account", ("ranked_line_jobs"."locked_until" IS NULL), ("ranked_line_jobs"."attempt" = 0), "ranked_line_jobs"."priority", "ranked_line_jobs"."id"
             LIMIT 1
         )
         LIMIT 1
-    ) AS next
+    ) AS _next
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN next.free THEN pg_try_advisory_xact_lock(hashtextextended(CAST($4 AS text) || CAST(next.line AS text), 0)) END AS taken
-    ) AS guard
-    WHERE lines.found < $5 AND lines.seen < 1000
-      AND (NOT next.wrapped OR CAST($1 AS text) IS NULL OR next.line <= CAST($1 AS text))
+        SELECT CASE WHEN _next.free THEN pg_try_advisory_xact_lock(hashtextextended(CAST($4 AS text) || CAST(_next.line AS text), 0)) END AS taken
+    ) AS _guard
+    WHERE _lines.found < $5 AND _lines.seen < 1000
+      AND (NOT _next.wrapped OR CAST($1 AS text) IS NULL OR _next.line <= CAST($1 AS text))
 )
 SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
        (array_agg(line::text ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
        count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
-FROM lines;
+FROM _lines;
 
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
-        SELECT locked.id AS id FROM unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::text[]) AS kept(line)
+        SELECT _locked.id AS id FROM unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::text[]) AS _kept(line)
         CROSS JOIN LATERAL (
             SELECT "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
-            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" = kept.line
+            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" = _kept.line
             ORDER BY "ranked_line_jobs"."account", ("ranked_line_jobs"."locked_until" IS NULL), ("ranked_line_jobs"."attempt" = 0), "ranked_line_jobs"."priority", "ranked_line_jobs"."id"
             LIMIT 1
-        ) AS front
+        ) AS _front
         CROSS JOIN LATERAL (
             SELECT "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
-            WHERE "ranked_line_jobs"."id" = front.id AND "ranked_line_jobs"."done_at" IS NULL
+            WHERE "ranked_line_jobs"."id" = _front.id AND "ranked_line_jobs"."done_at" IS NULL
               AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $1
               AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $2)
             FOR NO KEY UPDATE SKIP LOCKED
-        ) AS locked
-    ) AS waiting
+        ) AS _locked
+    ) AS _waiting
     LIMIT $3
 )
 UPDATE "ranked_line_jobs"
 SET "locked_until" = $4, "attempt" = COALESCE("ranked_line_jobs"."attempt", 0) + 1
-FROM due
-WHERE "ranked_line_jobs"."id" = due.id
+FROM _due
+WHERE "ranked_line_jobs"."id" = _due.id
 RETURNING "ranked_line_jobs"."id", "ranked_line_jobs"."account"::text, "ranked_line_jobs"."payload"::text, "ranked_line_jobs"."attempt", "ranked_line_jobs"."priority", "ranked_line_jobs"."due_at";
 
 -- sqlqueue: claim by lease, of no line
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
         WHERE "ranked_line_jobs"."done_at" IS NULL
@@ -73,74 +75,76 @@ WITH due AS MATERIALIZED (
         ORDER BY "ranked_line_jobs"."account", ("ranked_line_jobs"."locked_until" IS NULL), ("ranked_line_jobs"."attempt" = 0), "ranked_line_jobs"."priority", "ranked_line_jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $3
 )
 UPDATE "ranked_line_jobs"
 SET "locked_until" = $4, "attempt" = COALESCE("ranked_line_jobs"."attempt", 0) + 1
-FROM due
-WHERE "ranked_line_jobs"."id" = due.id
+FROM _due
+WHERE "ranked_line_jobs"."id" = _due.id
 RETURNING "ranked_line_jobs"."id", "ranked_line_jobs"."account"::text, "ranked_line_jobs"."payload"::text, "ranked_line_jobs"."attempt", "ranked_line_jobs"."priority", "ranked_line_jobs"."due_at";
 
 -- sqlqueue: look ahead in lines
-WITH RECURSIVE lines AS (
+WITH RECURSIVE _lines AS (
     (
         SELECT line, id, FALSE AS taken, FALSE AS wrapped, 0 AS found, 0 AS seen FROM (
             SELECT "ranked_line_jobs"."account" AS line, "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
             WHERE FALSE
             UNION ALL
             SELECT CAST(NULL AS text), NULL
-        ) AS start
+        ) AS _start
     )
     UNION ALL
-    SELECT next.line, next.id, guard.taken, next.wrapped, lines.found + COALESCE(guard.taken, FALSE)::int, lines.seen +
-    1 FROM lines CROSS JOIN LATERAL (
+    SELECT _next.line, _next.id, _guard.taken, _next.wrapped,
+           _lines.found + COALESCE(_guard.taken, FALSE)::int, _lines.seen + 1
+    FROM _lines
+    CROSS JOIN LATERAL (
         (
-            SELECT "ranked_line_jobs"."account" AS line, "ranked_line_jobs"."id" AS id, lines.wrapped AS wrapped, COALESCE(COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $1 AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $2), FALSE) AS free FROM "ranked_line_jobs"
-            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" > lines.line
+            SELECT "ranked_line_jobs"."account" AS line, "ranked_line_jobs"."id" AS id, _lines.wrapped AS wrapped, COALESCE(COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $1 AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $2), FALSE) AS free FROM "ranked_line_jobs"
+            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" > _lines.line
             ORDER BY "ranked_line_jobs"."account", ("ranked_line_jobs"."locked_until" IS NULL), ("ranked_line_jobs"."attempt" = 0), "ranked_line_jobs"."priority", "ranked_line_jobs"."id"
             LIMIT 1
         )
         UNION ALL
         (
             SELECT "ranked_line_jobs"."account", "ranked_line_jobs"."id", TRUE, COALESCE(COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $1 AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $2), FALSE) FROM "ranked_line_jobs"
-            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" IS NOT NULL AND NOT lines.wrapped
+            WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" IS NOT NULL AND NOT _lines.wrapped
             ORDER BY "ranked_line_jobs"."account", ("ranked_line_jobs"."locked_until" IS NULL), ("ranked_line_jobs"."attempt" = 0), "ranked_line_jobs"."priority", "ranked_line_jobs"."id"
             LIMIT 1
         )
         LIMIT 1
-    ) AS next
+    ) AS _next
     CROSS JOIN LATERAL (
-        SELECT next.free AS taken
-    ) AS guard
-    WHERE lines.found < 1000000 AND lines.seen < 1000
-      AND (NOT next.wrapped OR CAST(NULL AS text) IS NULL OR next.line <= CAST(NULL AS text))
+        SELECT _next.free AS taken
+    ) AS _guard
+    WHERE _lines.found < 1000000 AND _lines.seen < 1000
+      AND (NOT _next.wrapped OR CAST(NULL AS text) IS NULL OR _next.line <= CAST(NULL AS text))
 )
 SELECT (
     SELECT min(ahead) FROM (
         SELECT COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) AS ahead FROM "ranked_line_jobs"
-        WHERE "ranked_line_jobs"."id" IN (SELECT id FROM lines) AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
+        WHERE "ranked_line_jobs"."id" IN (SELECT id FROM _lines) AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
         UNION ALL
         SELECT COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) AS ahead FROM "ranked_line_jobs"
         WHERE "ranked_line_jobs"."done_at" IS NULL AND "ranked_line_jobs"."account" IS NULL AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
-    ) AS ranges
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT count(*) FROM (
-        SELECT id FROM lines WHERE taken
+        SELECT id FROM _lines WHERE taken
         UNION ALL
         SELECT "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
         WHERE "ranked_line_jobs"."done_at" IS NULL
           AND COALESCE("ranked_line_jobs"."due_at", '-infinity'::timestamptz) <= $1
           AND ("ranked_line_jobs"."locked_until" IS NULL OR "ranked_line_jobs"."locked_until" <= $2) AND "ranked_line_jobs"."account" IS NULL
         LIMIT 0 + 1
-    ) AS found
+    ) AS _found
 ) > 0 AS passed_over, NULL AS now;
 
 -- sqlqueue: extend
 UPDATE "ranked_line_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "ranked_line_jobs"."id" = given.id AND "ranked_line_jobs"."locked_until" = given.token
+FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token
 RETURNING "ranked_line_jobs"."id";
 
 -- sqlqueue: is it gone
@@ -154,20 +158,20 @@ WHERE "ranked_line_jobs"."id" = $1 AND "ranked_line_jobs"."done_at" IS NULL;
 -- sqlqueue: acknowledge
 UPDATE "ranked_line_jobs"
 SET "done_at" = $1, "locked_until" = NULL
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "ranked_line_jobs"."id" = given.id AND "ranked_line_jobs"."locked_until" = given.token
+FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token
 RETURNING "ranked_line_jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "ranked_line_jobs"
-SET "due_at" = given.due, "locked_until" = NULL
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "ranked_line_jobs"."id" = given.id AND "ranked_line_jobs"."locked_until" = given.token
+SET "due_at" = _given.due, "locked_until" = NULL
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, due)
+WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token
 RETURNING "ranked_line_jobs"."id";
 
 -- sqlqueue: release
 UPDATE "ranked_line_jobs"
-SET "locked_until" = given.until, "attempt" = "ranked_line_jobs"."attempt" - 1
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "ranked_line_jobs"."id" = given.id AND "ranked_line_jobs"."locked_until" = given.token
+SET "locked_until" = _given.until, "attempt" = "ranked_line_jobs"."attempt" - 1
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, until)
+WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token
 RETURNING "ranked_line_jobs"."id";

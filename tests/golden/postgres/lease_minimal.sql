@@ -1,22 +1,22 @@
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "jobs"."id" AS id FROM "jobs"
         WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
         ORDER BY "jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $2
 )
 UPDATE "jobs"
 SET "locked_until" = $3
-FROM due
-WHERE "jobs"."id" = due.id
+FROM _due
+WHERE "jobs"."id" = _due.id
 RETURNING "jobs"."id", "jobs"."payload"::text;
 
 -- sqlqueue: claim by lease, onward
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "jobs"."id" AS id FROM "jobs"
         WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
@@ -24,13 +24,13 @@ WITH due AS MATERIALIZED (
         ORDER BY "jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
-    ) AS waiting
+    ) AS _waiting
     LIMIT $3
 )
 UPDATE "jobs"
 SET "locked_until" = $4
-FROM due
-WHERE "jobs"."id" = due.id
+FROM _due
+WHERE "jobs"."id" = _due.id
 RETURNING "jobs"."id", "jobs"."payload"::text;
 
 -- sqlqueue: look ahead
@@ -44,8 +44,8 @@ SELECT NULL AS due, TRUE AS hidden, (
 -- sqlqueue: extend
 UPDATE "jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS given(id, token)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token
 RETURNING "jobs"."id";
 
 -- sqlqueue: is it gone
@@ -58,20 +58,20 @@ WHERE "jobs"."id" = $1 AND TRUE;
 
 -- sqlqueue: acknowledge
 DELETE FROM "jobs"
-USING unnest($1::bigint[], $2::timestamptz[]) AS given(id, token)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+USING unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token
 RETURNING "jobs"."id";
 
 -- sqlqueue: retry
 UPDATE "jobs"
-SET "locked_until" = given.due
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, due)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+SET "locked_until" = _given.due
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, due)
+WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token
 RETURNING "jobs"."id";
 
 -- sqlqueue: release
 UPDATE "jobs"
-SET "locked_until" = given.until
-FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS given(id, token, until)
-WHERE "jobs"."id" = given.id AND "jobs"."locked_until" = given.token
+SET "locked_until" = _given.until
+FROM unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) AS _given(id, token, until)
+WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token
 RETURNING "jobs"."id";

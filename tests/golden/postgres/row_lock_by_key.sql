@@ -23,8 +23,8 @@ SELECT (
             WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) > $1 AND COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
             ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz)
             LIMIT 1
-        ) AS range_0
-    ) AS ranges
+        ) AS _range_0
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
     WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1

@@ -21,8 +21,8 @@ SELECT (
             WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) > statement_timestamp() AND COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) < '9999-12-31 00:00:00+00'::timestamptz
             ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz)
             LIMIT 1
-        ) AS range_0
-    ) AS ranges
+        ) AS _range_0
+    ) AS _ranges
 ) AS due, TRUE AS hidden, (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= statement_timestamp()

@@ -8,7 +8,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 16
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -16,7 +16,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 16
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -24,11 +24,11 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 16
-        ) AS range_2
-    ) AS ranges
+        ) AS _range_2
+    ) AS _ranges
     ORDER BY key_0, id
     LIMIT 16
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
 
 -- sqlqueue: find 64 by advisory lock
@@ -41,7 +41,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 64
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -49,7 +49,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 64
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -57,11 +57,11 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 64
-        ) AS range_2
-    ) AS ranges
+        ) AS _range_2
+    ) AS _ranges
     ORDER BY key_0, id
     LIMIT 64
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
 
 -- sqlqueue: find 256 by advisory lock
@@ -74,7 +74,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 256
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -82,7 +82,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 256
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -90,11 +90,11 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 256
-        ) AS range_2
-    ) AS ranges
+        ) AS _range_2
+    ) AS _ranges
     ORDER BY key_0, id
     LIMIT 256
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
 
 -- sqlqueue: find 1024 by advisory lock
@@ -107,7 +107,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 1024
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -115,7 +115,7 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 1024
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -123,11 +123,11 @@ JOIN (
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 1024
-        ) AS range_2
-    ) AS ranges
+        ) AS _range_2
+    ) AS _ranges
     ORDER BY key_0, id
     LIMIT 1024
-) AS waiting ON "counted_jobs"."id" = waiting.id
+) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
 
 -- sqlqueue: take by advisory lock
@@ -136,8 +136,8 @@ SET "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
 FROM (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE "counted_jobs"."id" = ?1 AND (COALESCE("counted_jobs"."due_at", '') <= ?2 AND (substr(COALESCE("counted_jobs"."due_at", ''), -6, 1) <> '-' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), '') <= ?2) OR COALESCE("counted_jobs"."due_at", '') >= substr(?2, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?2, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?2 OR COALESCE("counted_jobs"."due_at", '') >= date(substr(?2, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?2, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?2)
-) AS free
-WHERE "counted_jobs"."id" = free.id
+) AS _free
+WHERE "counted_jobs"."id" = _free.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload", "counted_jobs"."attempt", "counted_jobs"."due_at";
 
 -- sqlqueue: look ahead
@@ -148,36 +148,36 @@ SELECT (
             WHERE COALESCE("counted_jobs"."due_at", '') > ?1 AND COALESCE("counted_jobs"."due_at", '') < substr(?1, 1, 10) || 'T'
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?1, 1, 10), '-1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?1, 1, 10), '-1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?1, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?1, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_2
+        ) AS _range_2
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?1, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?1, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_3
+        ) AS _range_3
         UNION ALL
         SELECT ahead FROM (
             SELECT COALESCE("counted_jobs"."due_at", '') AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?1, 1, 10) || 'U' AND (substr(COALESCE("counted_jobs"."due_at", ''), 11, 1) <> 'T' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), COALESCE("counted_jobs"."due_at", '')) > ?1)
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_4
-    ) AS ranges
+        ) AS _range_4
+    ) AS _ranges
 ) AS due, (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE TRUE

@@ -1,5 +1,5 @@
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT id FROM (
             SELECT * FROM (
@@ -11,7 +11,7 @@ WITH due AS MATERIALIZED (
                   AND ("keyed_jobs"."account" IS NULL OR NOT quote("keyed_jobs"."account") IN (SELECT value FROM json_each(?3)) OR quote("keyed_jobs"."id") IN (SELECT value FROM json_each(?4)))
                 ORDER BY COALESCE("keyed_jobs"."due_at", ''), "keyed_jobs"."id"
                 LIMIT 16
-            ) AS range_0
+            ) AS _range_0
             UNION ALL
             SELECT * FROM (
                 SELECT "keyed_jobs"."id" AS id, COALESCE("keyed_jobs"."due_at", '') AS key_0 FROM "keyed_jobs"
@@ -22,7 +22,7 @@ WITH due AS MATERIALIZED (
                   AND ("keyed_jobs"."account" IS NULL OR NOT quote("keyed_jobs"."account") IN (SELECT value FROM json_each(?3)) OR quote("keyed_jobs"."id") IN (SELECT value FROM json_each(?4)))
                 ORDER BY COALESCE("keyed_jobs"."due_at", ''), "keyed_jobs"."id"
                 LIMIT 16
-            ) AS range_1
+            ) AS _range_1
             UNION ALL
             SELECT * FROM (
                 SELECT "keyed_jobs"."id" AS id, COALESCE("keyed_jobs"."due_at", '') AS key_0 FROM "keyed_jobs"
@@ -33,17 +33,17 @@ WITH due AS MATERIALIZED (
                   AND ("keyed_jobs"."account" IS NULL OR NOT quote("keyed_jobs"."account") IN (SELECT value FROM json_each(?3)) OR quote("keyed_jobs"."id") IN (SELECT value FROM json_each(?4)))
                 ORDER BY COALESCE("keyed_jobs"."due_at", ''), "keyed_jobs"."id"
                 LIMIT 16
-            ) AS range_2
-        ) AS ranges
+            ) AS _range_2
+        ) AS _ranges
         ORDER BY key_0, id
         LIMIT 16
-    ) AS waiting
+    ) AS _waiting
     LIMIT ?5
 )
 UPDATE "keyed_jobs"
 SET "locked_until" = ?6, "attempt" = COALESCE("keyed_jobs"."attempt", 0) + 1
-FROM due
-WHERE "keyed_jobs"."id" = due.id
+FROM _due
+WHERE "keyed_jobs"."id" = _due.id
 RETURNING "keyed_jobs"."id", "keyed_jobs"."account", "keyed_jobs"."payload", "keyed_jobs"."attempt", "keyed_jobs"."due_at";
 
 -- sqlqueue: look ahead
@@ -54,36 +54,36 @@ SELECT (
             WHERE COALESCE("keyed_jobs"."due_at", '') > ?1 AND COALESCE("keyed_jobs"."due_at", '') < substr(?1, 1, 10) || 'T'
             ORDER BY COALESCE("keyed_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')) AS ahead FROM "keyed_jobs"
             WHERE COALESCE("keyed_jobs"."due_at", '') >= date(substr(?1, 1, 10), '-1 day') || 'T' AND COALESCE("keyed_jobs"."due_at", '') < date(substr(?1, 1, 10), '-1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("keyed_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')) AS ahead FROM "keyed_jobs"
             WHERE COALESCE("keyed_jobs"."due_at", '') >= substr(?1, 1, 10) || 'T' AND COALESCE("keyed_jobs"."due_at", '') < substr(?1, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("keyed_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_2
+        ) AS _range_2
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')) AS ahead FROM "keyed_jobs"
             WHERE COALESCE("keyed_jobs"."due_at", '') >= date(substr(?1, 1, 10), '+1 day') || 'T' AND COALESCE("keyed_jobs"."due_at", '') < date(substr(?1, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("keyed_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_3
+        ) AS _range_3
         UNION ALL
         SELECT ahead FROM (
             SELECT COALESCE("keyed_jobs"."due_at", '') AS ahead FROM "keyed_jobs"
             WHERE COALESCE("keyed_jobs"."due_at", '') >= substr(?1, 1, 10) || 'U' AND (substr(COALESCE("keyed_jobs"."due_at", ''), 11, 1) <> 'T' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("keyed_jobs"."due_at", '')), COALESCE("keyed_jobs"."due_at", '')) > ?1)
             ORDER BY COALESCE("keyed_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_4
-    ) AS ranges
+        ) AS _range_4
+    ) AS _ranges
 ) AS due, (
     SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
     WHERE TRUE

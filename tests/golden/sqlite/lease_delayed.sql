@@ -1,5 +1,5 @@
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT id FROM (
             SELECT * FROM (
@@ -10,7 +10,7 @@ WITH due AS MATERIALIZED (
                   THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "counted_jobs"."locked_until"), "counted_jobs"."locked_until") ELSE "counted_jobs"."locked_until" END <= ?2))
                 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
                 LIMIT 16
-            ) AS range_0
+            ) AS _range_0
             UNION ALL
             SELECT * FROM (
                 SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -20,7 +20,7 @@ WITH due AS MATERIALIZED (
                   THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "counted_jobs"."locked_until"), "counted_jobs"."locked_until") ELSE "counted_jobs"."locked_until" END <= ?2))
                 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
                 LIMIT 16
-            ) AS range_1
+            ) AS _range_1
             UNION ALL
             SELECT * FROM (
                 SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
@@ -30,17 +30,17 @@ WITH due AS MATERIALIZED (
                   THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "counted_jobs"."locked_until"), "counted_jobs"."locked_until") ELSE "counted_jobs"."locked_until" END <= ?2))
                 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
                 LIMIT 16
-            ) AS range_2
-        ) AS ranges
+            ) AS _range_2
+        ) AS _ranges
         ORDER BY key_0, id
         LIMIT 16
-    ) AS waiting
+    ) AS _waiting
     LIMIT ?3
 )
 UPDATE "counted_jobs"
 SET "locked_until" = ?4, "attempt" = COALESCE("counted_jobs"."attempt", 0) + 1
-FROM due
-WHERE "counted_jobs"."id" = due.id
+FROM _due
+WHERE "counted_jobs"."id" = _due.id
 RETURNING "counted_jobs"."id", "counted_jobs"."payload", "counted_jobs"."attempt", "counted_jobs"."due_at";
 
 -- sqlqueue: look ahead
@@ -51,36 +51,36 @@ SELECT (
             WHERE COALESCE("counted_jobs"."due_at", '') > ?1 AND COALESCE("counted_jobs"."due_at", '') < substr(?1, 1, 10) || 'T'
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_0
+        ) AS _range_0
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?1, 1, 10), '-1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?1, 1, 10), '-1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_1
+        ) AS _range_1
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?1, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?1, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_2
+        ) AS _range_2
         UNION ALL
         SELECT ahead FROM (
             SELECT strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?1, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?1, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) > ?1
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_3
+        ) AS _range_3
         UNION ALL
         SELECT ahead FROM (
             SELECT COALESCE("counted_jobs"."due_at", '') AS ahead FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?1, 1, 10) || 'U' AND (substr(COALESCE("counted_jobs"."due_at", ''), 11, 1) <> 'T' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), COALESCE("counted_jobs"."due_at", '')) > ?1)
             ORDER BY COALESCE("counted_jobs"."due_at", '')
             LIMIT 1
-        ) AS range_4
-    ) AS ranges
+        ) AS _range_4
+    ) AS _ranges
 ) AS due, (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE TRUE

@@ -1,5 +1,5 @@
 -- sqlqueue: claim by lease
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "jobs"."id" AS id FROM "jobs"
         WHERE ("jobs"."locked_until" IS NULL OR ("jobs"."locked_until" IS NOT NULL AND CASE
@@ -7,17 +7,17 @@ WITH due AS MATERIALIZED (
           THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "jobs"."locked_until"), "jobs"."locked_until") ELSE "jobs"."locked_until" END <= ?1))
         ORDER BY "jobs"."id"
         LIMIT 16
-    ) AS waiting
+    ) AS _waiting
     LIMIT ?2
 )
 UPDATE "jobs"
 SET "locked_until" = ?3
-FROM due
-WHERE "jobs"."id" = due.id
+FROM _due
+WHERE "jobs"."id" = _due.id
 RETURNING "jobs"."id", "jobs"."payload";
 
 -- sqlqueue: claim by lease, onward
-WITH due AS MATERIALIZED (
+WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "jobs"."id" AS id FROM "jobs"
         WHERE ("jobs"."locked_until" IS NULL OR ("jobs"."locked_until" IS NOT NULL AND CASE
@@ -26,13 +26,13 @@ WITH due AS MATERIALIZED (
           AND ("jobs"."id") >= (?2)
         ORDER BY "jobs"."id"
         LIMIT 16
-    ) AS waiting
+    ) AS _waiting
     LIMIT ?3
 )
 UPDATE "jobs"
 SET "locked_until" = ?4
-FROM due
-WHERE "jobs"."id" = due.id
+FROM _due
+WHERE "jobs"."id" = _due.id
 RETURNING "jobs"."id", "jobs"."payload";
 
 -- sqlqueue: look ahead

@@ -20,7 +20,7 @@ from tests.unit.postgres.helpers import call, declared
 UTC = timezone.utc
 MOMENT = datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
 LIST_OF = """
-SELECT given.value, pg_typeof(given.value)::text FROM {given}
+SELECT _given.value, pg_typeof(_given.value)::text FROM {given}
 """
 
 
