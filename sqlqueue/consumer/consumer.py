@@ -100,9 +100,13 @@ class Consumer:
             self.request_stop()
         try:
             self._subscriptions = subscribe(self._broker, self._wanted, self._observers)
+            for subscription in self._subscriptions:
+                subscription.reserve()
             self._prepare()
         except BaseException:
             self._close_waker()
+            for subscription in self._subscriptions:
+                subscription.close()
             self._subscriptions = []
             self._lifecycle.move(State.STOPPED)
             raise

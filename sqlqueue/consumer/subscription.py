@@ -60,6 +60,11 @@ class Subscription:
 
     # -- start ------------------------------------------------------------------------------------------------
 
+    def reserve(self) -> None:
+        """Say what it needs of the pool, before anybody takes more of it than he must leave to others."""
+        if self.queue.spec.has(Role.LEASE):
+            self._until_stopped.enter_context(budget_of(self.queue.broker.pool).for_statements())
+
     def prepare(self, connection: Connection, certain: Callable[[], bool]) -> None:
         """Check the database against the declaration and build what works the queue off."""
         broker, spec, handler = self.queue.broker, self.queue.spec, self.handler
@@ -152,8 +157,6 @@ class Subscription:
         watch = getattr(self._clock, "on_change", None)
         if watch is not None:
             watch(self.turning.wake)
-        if self.queue.spec.has(Role.LEASE):
-            self._until_stopped.enter_context(budget_of(self.queue.broker.pool).for_statements())
         self.turning.start(executor, on_stop)
 
     # -- from other threads -----------------------------------------------------------------------------------

@@ -101,8 +101,7 @@ def test_a_row_lock_is_one_transaction_and_an_advisory_lock_is_one_lock_and_no_t
 def test_a_session_that_ends_in_work_frees_its_row_at_once_and_the_late_outcome_changes_nothing(
     postgres_database: Database, strategy: str
 ) -> None:
-    """SUITE 32, SUITE 33, PAINS 1, PAINS 25: what a row lock counts is rolled back, what an advisory lock counts
-    stays."""
+    """SUITE 32, SUITE 33, PAINS 1, PAINS 25: what a row lock counts is rolled back, an advisory lock's stays."""
     database, held, attempts = postgres_database, Held(), list[Any]()
     spec = held_by(strategy, CountedJob)
     with Broker(database.url, poll_interval=HOUR) as broker, Broker(database.url, poll_interval=HOUR) as other:
@@ -264,8 +263,7 @@ def test_the_transaction_of_a_claim_runs_at_the_declared_level_else_at_read_comm
 def test_consumers_that_collide_above_read_committed_finish_every_row_and_reach_no_handler(
     postgres_database: Database, level: str
 ) -> None:
-    """SUITE 156, SUITE 161: where the other one takes a row whose commit failed, it is told as lost and handled
-    again."""
+    """SUITE 156, SUITE 161: a row that the other one takes after a failed commit is lost, and handled again."""
     database, handled, lock = postgres_database, list[tuple[int, Any]](), threading.Lock()
     spec = attrs.evolve(held_by(ROW_LOCK, CountedJob), isolation=level)
     brokers = [Broker(database.url, poll_interval=0.05, pool_size=5) for _ in range(2)]

@@ -22,6 +22,7 @@
     class TestOrder(contract.OrderContract): ...
     class TestBlocked(contract.BlockedContract): ...
     class TestAdvisory(contract.AdvisoryContract): ...
+    class TestOwnLocks(contract.OwnLocksContract): ...
     class TestPool(contract.PoolContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
@@ -55,6 +56,7 @@ from sqlqueue.testing.contract.locked import RowLockContract
 from sqlqueue.testing.contract.many_lines import ManyLinesContract, RowLockManyLinesContract
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
+from sqlqueue.testing.contract.own_locks import OwnLocksContract
 from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
@@ -78,6 +80,7 @@ __all__ = [
     "ManyLinesContract",
     "MomentsContract",
     "OrderContract",
+    "OwnLocksContract",
     "PoolContract",
     "RowLockBlockedContract",
     "RowLockContract",
