@@ -78,6 +78,10 @@ SELECT {unlock} AS unlocked
 #: Candidates of one claim: others may lock some between the statement's beginning and its own try.
 MOST = 32
 
+#: The same, not for the planner to know: on a table without statistics it takes fewer rows to be due than these, and
+#: sorts all there are instead of walking along the index (20,000 rows: 19 ms a claim against 2).
+MOST_HIDDEN = fill("(SELECT {most})", {"most": str(MOST)})
+
 #: Claims in a row that look past held keys at once, after one that had to; fewer where they find nothing there.
 PAST = 32
 
@@ -89,7 +93,7 @@ def _candidates(words: Words, number: str, conditions: Sequence[str]) -> str:
     names = {"id": words.column(Role.ID), "number": number}
     if found_in_one_walk(words):
         select = fill("{id} AS id, {number} AS number", names)
-        return waiting_rows(words, select, MOST, conditions, locked=False)
+        return waiting_rows(words, select, MOST_HIDDEN, conditions, locked=False)
     shape = {
         **names,
         "table": words.dialect.table(words.spec),

@@ -83,7 +83,7 @@ def found_in_one_walk(words: Words) -> bool:
     return not has_levels(words) and len(_due_ranges(words)) == 1
 
 
-def waiting_rows(words: Words, select: str, most: int, conditions: Sequence[str], *, locked: bool = True) -> str:
+def waiting_rows(words: Words, select: str, most: int | str, conditions: Sequence[str], *, locked: bool = True) -> str:
     """As `waiting`, where rows are found in one walk, but with what `select` lists of each."""
     return fill(
         WAITING,

@@ -13,7 +13,7 @@ from tests.consumer.tables import jobs_by
 from tests.support.database import Database
 from tests.support.strategies import EVERY, by_strategy
 
-SECONDS = 1.5
+SECONDS, MOST = 1.5, 400  # that each producer takes, and rows
 CONSUMERS = 8
 LEASE = 2.0
 TROUBLES = ("trouble", "lease_lost", "gone", "released")
@@ -47,7 +47,7 @@ class Producer(threading.Thread):
     def run(self) -> None:
         end = monotonic() + SECONDS
         try:
-            while monotonic() < end:
+            while monotonic() < end and self.enqueued < MOST:
                 if self.enqueued % 10 == 0:
                     self.enqueued += self._queue.enqueue_many(range(5))
                 self._queue.enqueue(0)
