@@ -5,7 +5,7 @@ WITH RECURSIVE lines AS (
             SELECT "grouped_line_jobs"."account" AS line, "grouped_line_jobs"."id" AS id FROM "grouped_line_jobs"
             WHERE FALSE
             UNION ALL
-            SELECT CAST($1 AS text), NULL
+            SELECT $1, NULL
         ) AS start
     )
     UNION ALL
@@ -30,9 +30,10 @@ WITH RECURSIVE lines AS (
         SELECT CASE WHEN next.free THEN pg_try_advisory_xact_lock(hashtextextended(CAST($5 AS text) || CAST($4 AS text) || ':' || CAST(next.line AS text), 0)) END AS taken
     ) AS guard
     WHERE lines.found < $6 AND lines.seen < 1000
-      AND (NOT next.wrapped OR CAST($1 AS text) IS NULL OR next.line <= CAST($1 AS text))
+      AND (NOT next.wrapped OR $1 IS NULL OR next.line <= $1)
 )
-SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
+SELECT set_config('sqlqueue.lines', COALESCE(json_agg(json_build_object('account', line)) FILTER (WHERE taken),
+                  '[]')::text, TRUE) AS kept,
        (array_agg(line::text ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
        count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
 FROM lines;
@@ -40,7 +41,10 @@ FROM lines;
 -- sqlqueue: claim by lease
 WITH due AS MATERIALIZED (
     SELECT id FROM (
-        SELECT locked.id AS id FROM unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::text[]) AS kept(line)
+        SELECT locked.id AS id FROM (
+            SELECT "account" AS line
+            FROM json_populate_recordset(NULL::"grouped_line_jobs", NULLIF(current_setting('sqlqueue.lines', TRUE), '')::json)
+        ) AS kept
         CROSS JOIN LATERAL (
             SELECT "grouped_line_jobs"."id" AS id FROM "grouped_line_jobs"
             WHERE "grouped_line_jobs"."queue_name" = $1 AND "grouped_line_jobs"."account" = kept.line
@@ -89,7 +93,7 @@ WITH RECURSIVE lines AS (
             SELECT "grouped_line_jobs"."account" AS line, "grouped_line_jobs"."id" AS id FROM "grouped_line_jobs"
             WHERE FALSE
             UNION ALL
-            SELECT CAST(NULL AS text), NULL
+            SELECT NULL, NULL
         ) AS start
     )
     UNION ALL
@@ -114,7 +118,7 @@ WITH RECURSIVE lines AS (
         SELECT next.free AS taken
     ) AS guard
     WHERE lines.found < 1000000 AND lines.seen < 1000
-      AND (NOT next.wrapped OR CAST(NULL AS text) IS NULL OR next.line <= CAST(NULL AS text))
+      AND (NOT next.wrapped OR NULL IS NULL OR next.line <= NULL)
 )
 SELECT (
     SELECT min(ahead) FROM (
