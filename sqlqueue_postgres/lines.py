@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from sqlqueue.sql import fill
 
 # From behind `from_line` to the end and, once, on from the start. The seed takes its type and collation, and that of
-# `from_line`, from the column. A line's guard is tried for a front that is free, and for no more than asked for: `free` is computed over one
-# row.
+# `from_line`, from the column. A line's guard is tried for a front that is free, and for no more than asked for: `free`
+# is computed over one row.
 WALK = """
 WITH RECURSIVE lines AS (
     (

@@ -1,4 +1,4 @@
-"""Lines whose column is of a type that the declaration does not name: what is text to Python need not be to the server."""
+"""Lines whose column is of a type that the declaration does not name: text to Python, and not to the server."""
 
 from typing import Any
 
