@@ -200,22 +200,19 @@ class Dialect(ABC):
         the `{most}`th seen. The other parts are the table's: `{table}`, `{id}`, `{line}`, `{keys}` (the order that
         begins with the line), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
 
-    #: A SELECT behind a walk that keeps the taken lines for `kept_lines`, where they are guarded, in a row of:
-    #: anything, `{read_line}` of the last line seen, how many were seen, how many were taken, whether it read from
-    #: the start.
-    keep_lines: ClassVar[str]
+    @abstractmethod
+    def keep_lines(self, column: ColumnSpec) -> str:
+        """A SELECT behind a walk that keeps the taken lines for `kept_lines`, where they are guarded, in a row of:
+        anything, the last line seen as the driver reads `column`, how many were seen, how many were taken, whether it
+        read from the start."""
 
-    def kept_lines(self, column: ColumnSpec) -> str:
-        """A table expression `_kept(line)` of the lines that a walk before it, in this transaction, kept."""
+    def kept_lines(self, spec: TableSpec, column: ColumnSpec) -> str:
+        """A table expression `_kept` of the column `line`: those that a walk before it, in this transaction, kept."""
         raise NotImplementedError
 
     def guard(self, key: str) -> str:
         """The condition that the transaction takes, without waiting, a lock on the text `key` until it ends."""
         raise NotImplementedError
-
-    def typed(self, column: ColumnSpec, value: str) -> str:
-        """`value`, a placeholder, as the column's type where the database must be told."""
-        return value
 
     def read(self, column: ColumnSpec, expression: str) -> str:
         """The expression that reads a column so that `decoder(column)` can take its value."""

@@ -55,8 +55,10 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
             f"{where}: there is no such table; create it with your migrations or Broker.create_tables(): Broker.ddl() "
             "prints the statements"
         )
-    # A claim that looks for due rows in the order of priorities looks for those that there are.
-    never_null = (Role.RETRY_AFTER, Role.PRIORITY) if spec.has(Role.RETRY_AFTER) else ()
+    # A claim that looks for due rows in the order of priorities looks for those that there are, and so does a walk
+    # along the lines.
+    never_null = [Role.RETRY_AFTER, Role.PRIORITY] if spec.has(Role.RETRY_AFTER) else []
+    never_null += [spec.line.role] if spec.line and spec.line.role else []
     for column in spec.columns:
         fact = facts.get(column.name)
         if fact is None:

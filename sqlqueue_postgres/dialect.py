@@ -26,7 +26,7 @@ from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill
 from sqlqueue_postgres import ddl, lines, schema, sessions, trouble, values
 from sqlqueue_postgres.connection import AdoptedConnection
-from sqlqueue_postgres.names import LONGEST
+from sqlqueue_postgres.names import LONGEST, literal
 from sqlqueue_postgres.pool import OwnPool, UsersPool, connect_arguments
 from sqlqueue_postgres.waker import PostgresWaker
 
@@ -143,16 +143,14 @@ class PostgresDialect(Dialect):
     def unlock(self, number: str) -> str:
         return fill("pg_advisory_unlock({number})", {"number": number})
 
-    keep_lines: ClassVar[str] = lines.KEEP
-
     def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
         return lines.walk(parts, guard)
 
-    def kept_lines(self, column: ColumnSpec) -> str:
-        return fill(lines.KEPT, {"type": values.sql_type(column)})
+    def keep_lines(self, column: ColumnSpec) -> str:
+        return fill(lines.KEEP, {"name": literal(column.name), "read_line": self.read(column, "line")})
 
-    def typed(self, column: ColumnSpec, value: str) -> str:
-        return fill("CAST({value} AS {type})", {"value": value, "type": values.sql_type(column)})
+    def kept_lines(self, spec: TableSpec, column: ColumnSpec) -> str:
+        return fill(lines.KEPT, {"line": self.quote(column.name), "table": self.table(spec)})
 
     def guard(self, key: str) -> str:
         return fill("pg_try_advisory_xact_lock(hashtextextended({key}, 0))", {"key": key})

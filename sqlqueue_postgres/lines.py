@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from sqlqueue.sql import fill
 
-# From behind `from_line` to the end and, once, on from the start. The seed takes its type and collation from the
-# column. A line's guard is tried for a front that is free, and for no more than asked for: `free` is computed over one
-# row.
+# From behind `from_line` to the end and, once, on from the start. The seed takes its type and collation, and that of
+# `from_line`, from the column. A line's guard is tried for a front that is free, and for no more than asked for: `free`
+# is computed over one row.
 WALK = """
 WITH RECURSIVE _lines AS (
     (
@@ -54,14 +54,21 @@ TRY_GUARD = "CASE WHEN _next.free THEN {guard} END"
 
 # What the walk guarded is kept for the statement behind it in the transaction, which has a snapshot of its own.
 KEEP = """
-SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
+SELECT set_config('sqlqueue.lines', COALESCE(json_agg(json_build_object({name}, line)) FILTER (WHERE taken),
+                  '[]')::text, TRUE) AS kept,
        (array_agg({read_line} ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
        count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
 FROM _lines
 """
 
-# Read with care, for the planner may do so where no walk has been.
-KEPT = "unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::{type}[]) AS _kept(line)"
+# Read with care, for the planner may do so where no walk has been. As records of the table the lines have the column's
+# own type, whatever the declaration calls it.
+KEPT = """
+(
+    SELECT {line} AS line
+    FROM json_populate_recordset(NULL::{table}, NULLIF(current_setting('sqlqueue.lines', TRUE), '')::json)
+) AS _kept
+"""
 
 
 def walk(parts: Mapping[str, str], guard: str) -> str:

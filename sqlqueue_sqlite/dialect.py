@@ -78,13 +78,14 @@ class SQLiteDialect(Dialect):
         id = f"{self.quote(spec.name)}.{self.quote(spec.id.name)}"
         return fragments.each_level(self.table(spec), id, rows, order)
 
-    keep_lines: ClassVar[str] = lines.LAST
-
     def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
         return lines.walk(parts)
 
     def text_of(self, column: ColumnSpec, expression: str) -> str:
         return fragments.text_of(expression)
+
+    def keep_lines(self, column: ColumnSpec) -> str:
+        return lines.LAST
 
     # -- values -----------------------------------------------------------------------------------------------
 

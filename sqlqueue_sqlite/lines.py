@@ -39,7 +39,7 @@ WITH RECURSIVE _lines(line, id, taken, wrapped, found, seen) AS (
 
 # How far it came; nothing need be kept.
 LAST = """
-SELECT NULL AS kept, {read_line} AS last_line, seen, found, wrapped FROM _lines
+SELECT NULL AS kept, line AS last_line, seen, found, wrapped FROM _lines
 ORDER BY seen DESC
 LIMIT 1
 """

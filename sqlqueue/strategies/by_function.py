@@ -43,6 +43,18 @@ WINDOWS = (16, 64, 256, 1024)
 KEY = ColumnSpec(field="lock_key", type=str)
 
 
+def _find(words: Words, key: str, free: Sequence[str], most: int) -> Statement:
+    return words.statement(
+        f"find {most} by advisory lock",
+        CANDIDATES,
+        width=2,
+        writes=False,
+        key=key,
+        waiting=waiting(words, most, free, locked=False),
+        claim_order=", ".join(words.order()),
+    )
+
+
 class ByFunction:
     """The advisory-lock strategy of one queue, with `lock` and `unlock` as functions of the driver's connection and a
     key.
@@ -70,18 +82,7 @@ class ByFunction:
         key = words.lock_key()
         free = [fill("NOT {held}", {"held": words.dialect.any_of(KEY, key, "tried_keys")})]
         free += [unless_passed_over(words)] if by_key else []
-        self._finds = [
-            words.statement(
-                f"find {most} by advisory lock",
-                CANDIDATES,
-                width=2,
-                writes=False,
-                key=key,
-                waiting=waiting(words, most, free, locked=False),
-                claim_order=", ".join(words.order()),
-            )
-            for most in WINDOWS
-        ]
+        self._finds = [_find(words, key, free, most) for most in WINDOWS]
         self._take = words.statement(
             "take by advisory lock",
             "{take}",

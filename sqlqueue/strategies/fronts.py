@@ -67,7 +67,7 @@ def line_parts(words: Words, free: Sequence[str], *, limit: str) -> Mapping[str,
         "keys": ", ".join(words.line_keys()),
         "unfinished": "".join(f"{condition} AND " for condition in words.unfinished()),
         "free": f"COALESCE({conditions}, FALSE)",
-        "from_line": words.dialect.typed(column, ":from_line"),
+        "from_line": ":from_line",
         "limit": limit,
         "most": str(MOST_SEEN),
     }
@@ -82,7 +82,7 @@ def look_ahead_of_lines(words: Words, *, free: Sequence[str], own_shown: bool) -
     capabilities = words.dialect.capabilities
     column = words.spec.line
     assert column is not None
-    parts = {**line_parts(words, free, limit=ALL), "from_line": words.dialect.typed(column, "NULL")}
+    parts = {**line_parts(words, free, limit=ALL), "from_line": "NULL"}
     loose = column.optional
     hidden = _some(parts, "TRUE", words.unfinished(), loose=loose, beyond="0") if capabilities.watches else "TRUE"
     by_database = isinstance(words.spec.clock, DatabaseClock) and words.spec.has(Role.RETRY_AFTER)

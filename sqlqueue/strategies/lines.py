@@ -95,7 +95,7 @@ class Lines:
         }
         self._walk = _walk(words, parts, guarded=self._guarded)
         if self._guarded:
-            fronts = fill(FRONTS, {**rows, "kept": words.dialect.kept_lines(column)})
+            fronts = fill(FRONTS, {**rows, "kept": words.dialect.kept_lines(words.spec, column)})
             self._take = attrs.evolve(take(name, fronts), fresh=True)
         else:
             self._take = take(name, words.dialect.walk_lines({**parts, "select": TAKEN}, ""))
@@ -179,7 +179,7 @@ class Lines:
 def _walk(words: Words, parts: Mapping[str, str], *, guarded: bool) -> Statement:
     column = words.spec.line
     assert column is not None
-    keep = fill(words.dialect.keep_lines, {"read_line": words.dialect.read(column, "line")})
+    keep = words.dialect.keep_lines(column)
     within = words.grouped and words.spec.line is not words.spec.role(Role.GROUP)
     guard = words.dialect.guard(GUARD_KEY_IN_GROUP if within else GUARD_KEY) if guarded else ""
     walk = words.dialect.walk_lines({**parts, "select": keep}, guard)

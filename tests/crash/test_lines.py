@@ -4,6 +4,7 @@ import signal
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -59,7 +60,7 @@ def check(processes: Sequence[Child], killed: Sequence[int]) -> None:
     done = {one.id for line in lines.values() for one in line if one.word == "done"}
     assert done == set(range(1, ROWS + 1))
     for line in lines.values():
-        for before, one in zip(line, line[1:], strict=False):
+        for before, one in pairwise(line):
             assert one.id >= before.id
             if one.word == "done":
                 assert (before.word, before.id, before.process) == ("started", one.id, one.process)

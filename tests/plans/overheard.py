@@ -25,7 +25,8 @@ class Overheard:
 
     def send(self, steps: Sequence[Any]) -> list[list[Row]]:
         self.calls += [step for step in steps if isinstance(step, Call)]
-        sent: list[list[Row]] = self.connection.send(steps)  # type: ignore[attr-defined] - a session's
+        session: Any = self.connection
+        sent: list[list[Row]] = session.send(steps)
         return sent
 
     def insert_many(self, *_: Any, **__: Any) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Any
 
 import attrs
 import psycopg
@@ -22,7 +23,7 @@ SHAPES = pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"
 BOTH = pytest.mark.parametrize(("strategy", "limit"), [(Lease, 16), (RowLock, 1)], ids=["lease", "row lock"])
 
 
-def explained(connection: "psycopg.Connection[tuple[object, ...]]", calls: Sequence[Call], mode: str) -> list[Plan]:
+def explained(connection: "psycopg.Connection[Any]", calls: Sequence[Call], mode: str) -> list[Plan]:
     """The plans of the calls that are run one after the other in a transaction, and undone."""
     plans: list[Plan] = []
     with connection.transaction(force_rollback=True):

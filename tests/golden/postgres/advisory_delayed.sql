@@ -3,7 +3,7 @@ WITH _candidates AS MATERIALIZED (
     SELECT "counted_jobs"."id" AS id, hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) AS number FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 32
+    LIMIT (SELECT 32)
 ),
 _locked AS MATERIALIZED (
     SELECT id, number FROM _candidates
@@ -31,7 +31,7 @@ WITH _candidates AS MATERIALIZED (
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
       AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 32
+    LIMIT (SELECT 32)
 ),
 _locked AS MATERIALIZED (
     SELECT id, number FROM _candidates
@@ -63,7 +63,7 @@ WITH _held AS MATERIALIZED (
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
       AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM _held)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 32
+    LIMIT (SELECT 32)
 ),
 _locked AS MATERIALIZED (
     SELECT id, number FROM _candidates
@@ -96,7 +96,7 @@ WITH _held AS MATERIALIZED (
       AND hashtextextended(CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text), 0) NOT IN (SELECT number FROM _held)
       AND (COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 32
+    LIMIT (SELECT 32)
 ),
 _locked AS MATERIALIZED (
     SELECT id, number FROM _candidates

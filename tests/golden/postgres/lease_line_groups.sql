@@ -5,7 +5,7 @@ WITH RECURSIVE _lines AS (
             SELECT "line_group_jobs"."queue_name" AS line, "line_group_jobs"."id" AS id FROM "line_group_jobs"
             WHERE FALSE
             UNION ALL
-            SELECT CAST($1 AS text), NULL
+            SELECT $1, NULL
         ) AS _start
     )
     UNION ALL
@@ -32,9 +32,10 @@ WITH RECURSIVE _lines AS (
         SELECT CASE WHEN _next.free THEN pg_try_advisory_xact_lock(hashtextextended(CAST($4 AS text) || CAST(_next.line AS text), 0)) END AS taken
     ) AS _guard
     WHERE _lines.found < $5 AND _lines.seen < 1000
-      AND (NOT _next.wrapped OR CAST($1 AS text) IS NULL OR _next.line <= CAST($1 AS text))
+      AND (NOT _next.wrapped OR $1 IS NULL OR _next.line <= $1)
 )
-SELECT set_config('sqlqueue.lines', COALESCE(array_agg(line) FILTER (WHERE taken), '{}')::text, TRUE) AS kept,
+SELECT set_config('sqlqueue.lines', COALESCE(json_agg(json_build_object('queue_name', line)) FILTER (WHERE taken),
+                  '[]')::text, TRUE) AS kept,
        (array_agg(line::text ORDER BY seen DESC))[1] AS last_line, max(seen) AS seen,
        count(*) FILTER (WHERE taken) AS taken, bool_or(wrapped) AS wrapped
 FROM _lines;
@@ -42,7 +43,10 @@ FROM _lines;
 -- sqlqueue: claim by lease
 WITH _due AS MATERIALIZED (
     SELECT id FROM (
-        SELECT _locked.id AS id FROM unnest(NULLIF(current_setting('sqlqueue.lines', TRUE), '')::text[]) AS _kept(line)
+        SELECT _locked.id AS id FROM (
+            SELECT "queue_name" AS line
+            FROM json_populate_recordset(NULL::"line_group_jobs", NULLIF(current_setting('sqlqueue.lines', TRUE), '')::json)
+        ) AS _kept
         CROSS JOIN LATERAL (
             SELECT "line_group_jobs"."id" AS id FROM "line_group_jobs"
             WHERE "line_group_jobs"."queue_name" = _kept.line
@@ -71,7 +75,7 @@ WITH RECURSIVE _lines AS (
             SELECT "line_group_jobs"."queue_name" AS line, "line_group_jobs"."id" AS id FROM "line_group_jobs"
             WHERE FALSE
             UNION ALL
-            SELECT CAST(NULL AS text), NULL
+            SELECT NULL, NULL
         ) AS _start
     )
     UNION ALL
@@ -98,7 +102,7 @@ WITH RECURSIVE _lines AS (
         SELECT _next.free AS taken
     ) AS _guard
     WHERE _lines.found < 1000000 AND _lines.seen < 1000
-      AND (NOT _next.wrapped OR CAST(NULL AS text) IS NULL OR _next.line <= CAST(NULL AS text))
+      AND (NOT _next.wrapped OR NULL IS NULL OR _next.line <= NULL)
 )
 SELECT (
     SELECT min(ahead) FROM (
