@@ -25,7 +25,7 @@ from sqlqueue.errors import DeclarationError
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill
 from sqlqueue_postgres import ddl, lines, schema, sessions, trouble, values
-from sqlqueue_postgres.connection import AdoptedConnection
+from sqlqueue_postgres.adopted import AdoptedConnection
 from sqlqueue_postgres.names import LONGEST, literal
 from sqlqueue_postgres.pool import OwnPool, UsersPool, connect_arguments
 from sqlqueue_postgres.waker import PostgresWaker

@@ -1,23 +1,24 @@
 """The broker's connections: a pool of our own, opened at first use, or the user's."""
 
 import os
-import select
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import attrs
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed
 
 from sqlqueue.dialect import PoolSettings
 from sqlqueue.errors import Unsupported
 from sqlqueue_postgres.adapters import Driver, execute
-from sqlqueue_postgres.connection import LentConnection, OwnConnection, in_milliseconds, roll_back
+from sqlqueue_postgres.connection import in_milliseconds
+from sqlqueue_postgres.lending import borrowed, in_autocommit
+from sqlqueue_postgres.lent import LentConnection
+from sqlqueue_postgres.own import OwnConnection
 from sqlqueue_postgres.sessions import check_own_sessions
 from sqlqueue_postgres.wire import Wire
 
@@ -188,7 +189,7 @@ class UsersPool:
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
         self.check()
-        with borrowed(self.pool, timeout, self.probe) as driver, _autocommit(driver):
+        with borrowed(self.pool, timeout, self.probe) as driver, in_autocommit(driver):
             yield LentConnection(driver, statement_timeout=self._settings.statement_timeout)
 
     @contextmanager
@@ -236,69 +237,3 @@ def connect_arguments(pool: ConnectionPool[Any]) -> tuple[str, dict[str, Any]]:
         conninfo() if callable(conninfo) else conninfo or "",
         dict(kwargs() if callable(kwargs) else kwargs or {}),
     )
-
-
-@contextmanager
-def borrowed(pool: ConnectionPool[Driver], timeout: float | None, probe: Callable[[], None]) -> Iterator[Driver]:
-    """A live connection, without a transaction when it goes back."""
-    driver = take(pool, pool.timeout if timeout is None else timeout, probe)
-    try:
-        yield driver
-    finally:
-        roll_back(driver)
-        pool.putconn(driver)
-
-
-def take(pool: ConnectionPool[Driver], timeout: float, probe: Callable[[], None]) -> Driver:
-    """The first connection whose server has not hung up: after a restart a pool is full of those that have.
-
-    `probe` raises where the server is not there; the pool would wait for it, and then say that it has nothing to lend.
-    """
-    until = monotonic() + timeout
-    while True:
-        try:
-            driver = pool.getconn(max(until - monotonic(), 0.001))
-        except PoolTimeout:
-            probe()
-            raise
-        if not hung_up(driver):
-            return driver
-        driver.close()
-        pool.putconn(driver)
-        probe()
-
-
-def hung_up(driver: Driver) -> bool:
-    """Whether the server's goodbye is waiting to be read; a look at the socket and no round trip."""
-    try:
-        # The farewell is read first, the end of the stream behind it by the second look.
-        for _ in range(3):
-            if driver.closed or not _readable(driver.fileno()):
-                return driver.closed
-            driver.pgconn.consume_input()
-    except psycopg.OperationalError:
-        return True
-    return False
-
-
-def _readable(fileno: int) -> bool:
-    if not hasattr(select, "poll"):  # Windows
-        return bool(select.select([fileno], [], [], 0)[0])
-    poll = select.poll()
-    poll.register(fileno, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-@contextmanager
-def _autocommit(driver: Driver) -> Iterator[None]:
-    """In autocommit mode for the while; the user's own mode afterwards."""
-    before = driver.autocommit
-    if not before:
-        driver.autocommit = True
-    try:
-        yield
-    finally:
-        if not before:
-            roll_back(driver)
-            if not driver.closed:
-                driver.autocommit = False

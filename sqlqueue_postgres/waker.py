@@ -12,8 +12,9 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from sqlqueue.dialect import Hint
+from sqlqueue_postgres.lending import take
 from sqlqueue_postgres.line import Bell, Line, Stopped, connect, leave
-from sqlqueue_postgres.pool import OwnPool, UsersPool, parameters, take
+from sqlqueue_postgres.pool import OwnPool, UsersPool, parameters
 
 logger = logging.getLogger(__name__)
 

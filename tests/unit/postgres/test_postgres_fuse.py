@@ -8,7 +8,7 @@ import pytest
 
 from sqlqueue.dialect import Pool
 from sqlqueue.sql import Call
-from sqlqueue_postgres import connection as module
+from sqlqueue_postgres import own as module
 from sqlqueue_postgres.fuse import fuse
 from tests.support.database import Database
 from tests.unit.postgres.helpers import ACKNOWLEDGE, CLAIM, SCHEMA, call, compose

@@ -1,0 +1,81 @@
+"""Connections that the user's pool lends."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+
+import attrs
+import psycopg
+
+from sqlqueue.dialect import Row
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Call, Statement, Step
+from sqlqueue_postgres.adapters import Driver, execute
+from sqlqueue_postgres.connection import (
+    BEGIN,
+    COMMIT,
+    LIMIT_TIME,
+    NEED_NOT_BE_DURABLE,
+    NO_LIMIT,
+    Words,
+    copy,
+    in_milliseconds,
+    roll_back,
+    sent,
+    together,
+)
+from sqlqueue_postgres.patience import GRACE, Limited
+from sqlqueue_postgres.sessions import explain
+
+
+@attrs.frozen
+class LentConnection:
+    """A connection of the user's pool, in autocommit mode while it is lent: our transactions name all they need."""
+
+    driver: Driver
+    _seconds: float = attrs.field(alias="statement_timeout")
+
+    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        before: list[Words] = [(BEGIN, ()), (LIMIT_TIME, (in_milliseconds(self._seconds),))]
+        if not durable and any(call.statement.writes for call in calls):
+            before.append((NEED_NOT_BE_DURABLE, ()))
+        try:
+            with Limited(self.driver, self._seconds + GRACE):
+                return together(self.driver, before, calls, [(COMMIT, ())], nullcontext)
+        except psycopg.Error as error:
+            explain(error)
+            raise
+        finally:
+            roll_back(self.driver)
+
+    def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        limit = (LIMIT_TIME, (in_milliseconds(self._seconds),))
+        with Limited(self.driver, self._seconds + GRACE):
+            return sent(self.driver, steps, (limit,), ((BEGIN, ()), limit))
+
+    def roll_back(self) -> None:
+        roll_back(self.driver)
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @property
+    def closed(self) -> bool:
+        return self.driver.closed
+
+    def insert_many(
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
+    ) -> int:
+        try:
+            execute(self.driver, BEGIN)
+            execute(self.driver, LIMIT_TIME, (NO_LIMIT,))
+            count = copy(self.driver, table, columns, rows, then)
+            execute(self.driver, COMMIT)
+        finally:
+            roll_back(self.driver)
+        return count

@@ -1,0 +1,104 @@
+"""Connections of our own pool."""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from sqlqueue.connection import AfterCommit
+from sqlqueue.dialect import Row
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Call, Commit, Statement, Step
+from sqlqueue_postgres.adapters import Driver, execute
+from sqlqueue_postgres.connection import LIMIT_TIME, NEED_NOT_BE_DURABLE, NO_LIMIT, copy, words_of
+from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
+from sqlqueue_postgres.patience import GRACE, Limited
+from sqlqueue_postgres.trouble import is_stale_plan
+from sqlqueue_postgres.wire import Said, Wire
+
+ROLLBACK = b"ROLLBACK"
+
+
+@attrs.frozen
+class OwnConnection:
+    """A connection of our own pool: in autocommit mode, with our settings, so that one statement needs no prelude."""
+
+    driver: Driver
+    _wire: Wire
+    _seconds: float = attrs.field(alias="statement_timeout")
+
+    def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
+        if not calls:
+            return []
+        durable = durable or not any(call.statement.writes for call in calls)
+        fused = fuse(tuple([call.statement for call in calls]), durable) if len(calls) > 1 or not durable else None
+        if fused is not None and fused.serves:
+            results = self._run_fused(fused, calls)
+            if results is not None:
+                return results
+        before = [] if durable else [(NEED_NOT_BE_DURABLE.encode(), ())]
+        rows, error = self._say([*before, *[_said(call) for call in calls]])
+        if error is not None:
+            raise error
+        return [found or [] for found in rows[len(before) :]]
+
+    def _run_fused(self, fused: Fused, calls: Sequence[Call]) -> list[list[Row]] | None:
+        (rows,), error = self._say([(fused.text, fused.bind(calls))])
+        if error is None:
+            return fused.split(rows or [], len(calls))
+        if error.sqlstate not in MISFITS or self.driver.closed:
+            raise error
+        # Nothing has run. Where a call is wrong by itself, it says so when it runs on its own.
+        fused.serves = False
+        return None
+
+    def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        rows, error = self._say([_said_step(step) for step in steps])
+        results = [found or [] for step, found in zip(steps, rows, strict=True) if isinstance(step, Call)]
+        if error is None:
+            return results
+        if any(isinstance(step, Commit) and found is not None for step, found in zip(steps, rows, strict=True)):
+            raise AfterCommit(results) from error
+        raise error
+
+    def _say(self, said: Sequence[Said]) -> tuple[list[list[Row] | None], psycopg.Error | None]:
+        with Limited(self.driver, self._seconds + GRACE):
+            rows, error = self._wire.say(said)
+        if error is not None and is_stale_plan(error):
+            self.driver.close()  # and with it its prepared statements
+        return rows, error
+
+    def roll_back(self) -> None:
+        if not self.driver.closed and self.driver.pgconn.transaction_status != TransactionStatus.IDLE:
+            self._say([(ROLLBACK, ())])
+
+    def close(self) -> None:
+        self.driver.close()
+
+    @property
+    def closed(self) -> bool:
+        return self.driver.closed
+
+    def insert_many(
+        self,
+        insert: Statement,
+        table: TableSpec,
+        columns: Sequence[ColumnSpec],
+        rows: Iterable[Row],
+        *,
+        then: Sequence[Call] = (),
+    ) -> int:
+        with self.driver.transaction():
+            execute(self.driver, LIMIT_TIME, (NO_LIMIT,))  # it takes as long as the rows take to come
+            return copy(self.driver, table, columns, rows, then)
+
+
+def _said(call: Call) -> Said:
+    return call.statement.text.encode(), call.statement.bind(call.values)
+
+
+def _said_step(step: Step) -> Said:
+    if isinstance(step, Call):
+        return _said(step)
+    return words_of(step).encode(), ()
