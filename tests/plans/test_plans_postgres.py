@@ -1,6 +1,7 @@
 """What a look costs on PostgreSQL, beside rows that are scheduled ahead, processed or parked."""
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -53,28 +54,28 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
                     assert indexes(plan) == {index}
 
 
-@pytest.mark.parametrize("strategy", [RowLock, Advisory, ByFunction], ids=attrgetter("__name__"))
 @pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"))
 def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
-    postgres_database: Database, declared: type, strategy: type
+    postgres_database: Database, declared: type
 ) -> None:
-    """PAINS 21"""
-    lock = None if strategy is RowLock else "row-{id}"
+    """PAINS 21: by row lock, by the sessions' locks and by locks that others keep."""
+    group = "mail" if declared is FullJob else None
     with Broker(postgres_database.url) as broker:
         filled(broker, declared, ManualClock())
-        group = "mail" if declared is FullJob else None
-        case = Case("", without_lease(declared, advisory_lock=lock, clock=ManualClock()), strategy, group, cap=None)
-        calls = calls_of_a_seat(broker.queue(case.declared, group), case)
         connection = postgres_database.connect()
-        ((index,),) = postgres_database.execute(CLAIM_INDEX, spec_of(declared).name)
         connection.execute("ANALYZE")
-        for call in calls:
-            for mode in ("force_custom_plan", "force_generic_plan"):
+        ((index,),) = postgres_database.execute(CLAIM_INDEX, spec_of(declared).name)
+        for strategy in (RowLock, Advisory, ByFunction):
+            lock = None if strategy is RowLock else "row-{id}"
+            case = Case("", without_lease(declared, advisory_lock=lock, clock=ManualClock()), strategy, group)
+            calls = calls_of_a_seat(broker.queue(case.declared, group), case)
+            for call, mode in product(calls, ("force_custom_plan", "force_generic_plan")):
                 plan = _explain(connection, call, mode)
                 assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
                 read = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
                 assert read <= {"pg_database"}  # its advisory locks are those of this database
                 assert indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}
+                connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
