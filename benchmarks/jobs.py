@@ -1,4 +1,4 @@
-"""The queues that the benchmarks work: the table of the quick start and its like, and a message of 100 bytes of JSON."""
+"""The queues that the benchmarks work, on the table of the quick start and its like; a message of 100 bytes of JSON."""
 
 import json
 import time
@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from sqlqueue import Broker, Consumer, Queue, column, table
+from sqlqueue.spec import TableSpec
 from tests.support.database import Database
 
 MESSAGE = {
@@ -88,21 +89,21 @@ def fill(database: Database, connection: Any, rows: int) -> None:
         connection.execute(sql, (PAYLOAD, rows))
 
 
-def fill_lines(database: Database, connection: Any, accounts: Iterable[str]) -> None:
+def fill_lines(database: Database, connection: Any, accounts: Iterable[str], table: str = "bench_lines") -> None:
     """Insert and commit a row for each of the accounts, in their order."""
     rows = ((account, PAYLOAD) for account in accounts)
     if database.kind == "sqlite":
         connection.execute("BEGIN")
-        connection.executemany("INSERT INTO bench_lines (account, payload) VALUES (?, ?)", rows)
+        connection.executemany(f"INSERT INTO {table} (account, payload) VALUES (?, ?)", rows)
         connection.execute("COMMIT")
     else:
-        with connection.cursor().copy("COPY bench_lines (account, payload) FROM STDIN") as writing:
+        with connection.cursor().copy(f"COPY {table} (account, payload) FROM STDIN") as writing:
             for row in rows:
                 writing.write_row(row)
 
 
 @contextmanager
-def queue_on(database: Database, declared: type = Job, **settings: Any) -> Iterator[Queue]:
+def queue_on(database: Database, declared: type | TableSpec = Job, **settings: Any) -> Iterator[Queue]:
     """The queue of a broker that polls once a minute, its table made; both are closed afterwards."""
     with Broker(database.url, **{"poll_interval": 60, **settings}) as broker:
         queue = broker.queue(declared)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from benchmarks.jobs import Worker, empty, fill
+from benchmarks.jobs import Worker, empty, fill, fill_lines
 from benchmarks.raw import Loop
 from benchmarks.report import Rounds
 from tests.support.database import Database
@@ -42,6 +42,22 @@ class Jobs:
 
     def fill(self) -> None:
         fill(self.database, self._filler, self.rows)
+
+
+@attrs.frozen
+class Lines:
+    """So many rows in the table of lines, which come in turns of so many accounts."""
+
+    database: Database
+    rows: int
+    _accounts: int
+    _filler: Any
+
+    def empty(self) -> None:
+        empty(self.database, "bench_lines")
+
+    def fill(self) -> None:
+        fill_lines(self.database, self._filler, (f"{row % self._accounts}" for row in range(self.rows)))
 
 
 class Side(Protocol):
