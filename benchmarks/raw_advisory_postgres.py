@@ -21,13 +21,13 @@ class PostgresLocker:
         self._candidates = 2 * workers
 
     def drain(self) -> int:
-        """Work until the table is empty: the others may hold its last rows."""
+        """Work until there is nothing that the others do not hold."""
         execute, done = self._cursor.execute, 0
         while candidates := execute(CANDIDATES, (self._candidates,), binary=True).fetchall():
-            for id, payload in candidates:
-                if self._true(LOCK, id):
-                    done += self._work(id, payload)
-                    break
+            locked = next((row for row in candidates if self._true(LOCK, row[0])), None)
+            if locked is None:
+                break
+            done += self._work(*locked)
         return done
 
     def _work(self, id: int, payload: bytes) -> bool:

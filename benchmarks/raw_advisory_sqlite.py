@@ -25,23 +25,23 @@ class SQLiteLocker:
         self._gate = gate
 
     def drain(self) -> int:
-        """Work until the table is empty: the others may hold its last rows."""
+        """Work until there is nothing that the others do not hold."""
         execute, side, done = self._connection.execute, self._side.fileno(), 0
         while candidates := execute(CANDIDATES, (self._candidates,)).fetchall():
-            for id, payload in candidates:
-                if self._locks.take(side, id):
-                    done += self._work(id, payload)
-                    self._locks.give(side, id)
-                    break
+            locked = next((row for row in candidates if self._locks.take(side, row[0])), None)
+            if locked is None:
+                break
+            done += self._work(*locked)
         return done
 
     def _work(self, id: int, payload: bytes) -> bool:
-        """Handle the row whose lock was taken, if it is still there."""
+        """Handle the row whose lock was taken, if it is still there, and let go."""
         here = self._connection.execute(CHECK, (id,)).fetchone() is not None
         if here:
             handle(payload)
             with self._gate:  # a transaction of its own, synced to the disk
                 self._connection.execute(DELETE, (id,))
+        self._locks.give(self._side.fileno(), id)
         return here
 
     def close(self) -> None:
