@@ -31,7 +31,7 @@ class Case:
     rows: int
 
 
-CASES = [Case(1, 800), Case(4, 1_500), Case(16, 1_500)]
+CASES = [Case(1, 500), Case(4, 1_000), Case(16, 1_000)]
 
 
 def raw(database: Database, workers: int) -> Loop:

@@ -29,7 +29,7 @@ class Case:
     rows: int
 
 
-CASES = [Case(1, 1_000), Case(4, 2_000), Case(16, 4_000)]
+CASES = [Case(1, 600), Case(4, 1_200), Case(16, 2_000)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.workers}-workers")

@@ -12,7 +12,7 @@ from benchmarks.raw import Loop
 from benchmarks.report import Rounds
 from tests.support.database import Database
 
-ROUNDS = 5
+ROUNDS = 9
 
 #: The heading of a race's cells.
 MEASURED = ("beside", "its rows/s", "sqlqueue", "ratio", "required", "of the best", "its µs/row", "ours µs/row")
