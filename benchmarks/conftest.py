@@ -39,6 +39,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def database(database: Database) -> Database:
+    return _durable(database)
+
+
+@pytest.fixture
+def postgres_database(postgres_database: Database) -> Database:
+    return _durable(postgres_database)
+
+
+def _durable(database: Database) -> Database:
     """The database, set to survive a power failure: the tests' own server is not."""
     if database.label == "postgres-wheel":
         for setting in ("fsync", "full_page_writes"):

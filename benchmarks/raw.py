@@ -1,10 +1,13 @@
-"""The raw loop: what one would write by hand, with the statements that sqlqueue sends and nothing around them.
+"""The raw loops: what one would write by hand, and nothing around it.
 
-One thread: settle the last batch and claim the next in one transaction, decode, call the handler, again.
+The lease's is one thread with the statements that sqlqueue sends: settle the last batch and claim the next in one
+transaction, decode, call the handler, again. Where a delivery holds its connection, a crew of threads does that, each
+with a connection of its own.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -29,6 +32,22 @@ class Loop(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Crew:
+    """Loops that work at once, a thread for each, which is there from the first round on."""
+
+    def __init__(self, loops: Sequence[Loop]) -> None:
+        self._loops = loops
+        self._threads = ThreadPoolExecutor(len(loops), thread_name_prefix="raw")
+
+    def drain(self) -> int:
+        return sum(self._threads.map(lambda loop: loop.drain(), self._loops))
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        for loop in self._loops:
+            loop.close()
 
 
 @attrs.frozen

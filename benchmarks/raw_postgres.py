@@ -14,6 +14,13 @@ from sqlqueue_postgres.pool import SET_UP, parameters
 Rows = Sequence[tuple[Any, ...]]
 
 
+def connected(url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """A connection with the settings of the pool's."""
+    connection = psycopg.connect(url, autocommit=True, **parameters(url))
+    psycopg.RawCursor(connection).execute(SET_UP, ("10000",))
+    return connection
+
+
 class PostgresLoop:
     def __init__(self, url: str, statements: Statements, batch: int) -> None:
         self._first = _fused(statements.claim, durable=False)
@@ -22,9 +29,8 @@ class PostgresLoop:
         assert statements.acknowledge.parameters == ("id", "token")
         assert statements.onward.parameters == ("now_lease", "from_id", "limit", "expires")
         self._batch = batch
-        self._connection = psycopg.connect(url, autocommit=True, **parameters(url))
+        self._connection = connected(url)
         self._cursor = psycopg.RawCursor(self._connection)
-        self._cursor.execute(SET_UP, ("10000",))
 
     def drain(self) -> int:
         """A turn's rows are tagged: -1 of nothing, 0 of its first statement, 1 of its second."""

@@ -9,15 +9,21 @@ from benchmarks.raw import LEASE, Statements, handle, text
 from sqlqueue_sqlite.prepared import prepare
 
 
+def connected(path: str) -> sqlite3.Connection:
+    """A connection with the settings of the pool's, for any thread."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
 class SQLiteLoop:
     def __init__(self, path: str, statements: Statements, batch: int) -> None:
         self._claim, self._onward = prepare(statements.claim), prepare(statements.onward)
         self._acknowledge = prepare(statements.acknowledge).text
         assert prepare(statements.acknowledge).names == ("id", "token")
         self._batch = batch
-        self._connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "temp_store = MEMORY"):
-            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+        self._connection = connected(path)
 
     def drain(self) -> int:
         done, token = 0, ""

@@ -59,6 +59,11 @@ class Rounds:
         """Rows a second, by the quickest round: the least disturbed one on a busy machine."""
         return rows / min(self.seconds)
 
+    @property
+    def milliseconds(self) -> float:
+        """The median round."""
+        return median(self.seconds) * 1e3
+
     def microseconds(self, rows: int) -> float:
         """Processor time a row."""
         return median(self.processor) / rows * 1e6
