@@ -124,7 +124,7 @@ class Subscription:
             classify=sorted_by(broker.dialect.classify),
             runner=runner,
             hides=spec.has(Role.RETRY_AFTER),
-            one_at_a_time=handler.by_key or lines or not broker.dialect.capabilities.concurrent_claims,
+            one_at_a_time=handler.by_key or lines,
             frees_others=by_key or lines,
             certain=certain,
         )

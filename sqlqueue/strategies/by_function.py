@@ -55,6 +55,25 @@ def _find(words: Words, key: str, free: Sequence[str], most: int) -> Statement:
     )
 
 
+class Unsettled:
+    """What is to be settled goes with the first row that is taken, or by itself."""
+
+    def __init__(self, calls: Sequence[tuple[Call, list[Claim]]]) -> None:
+        self.calls = calls
+        self.gone: list[Claim] = []
+
+    def run(self, connection: Connection, take: Call | None = None) -> Sequence[Row]:
+        """Settle what is not settled yet, and take; the rows that `take` returned."""
+        calls = [call for call, _ in self.calls] + ([take] if take else [])
+        if not calls:
+            return ()
+        results = connection.run(calls, durable=bool(self.calls))
+        for (_, claims), rows in zip(self.calls, results, strict=False):
+            self.gone += missing(claims, rows)
+        self.calls = ()
+        return results[-1] if take else ()
+
+
 class ByFunction:
     """The advisory-lock strategy of one queue, with `lock` and `unlock` as functions of the driver's connection and a
     key.
@@ -63,7 +82,7 @@ class ByFunction:
     `by_key` whether claims pass keys over. It claims one row at a time. A claim's token is its key.
     """
 
-    one_trip = False
+    one_trip = True
 
     def __init__(
         self,
@@ -115,18 +134,30 @@ class ByFunction:
     ) -> Turned:
         """The rows to be settled are those that `connection` serves. `limit` is 0 or 1."""
         values = self._binding.values(now, pass_over)
-        settling = self._settling.calls(settlements, values, now)
-        results = connection.run([call for call, _ in settling]) if settling else []
-        gone = [claim for (_, held), done in zip(settling, results, strict=True) for claim in missing(held, done)]
+        settling = Unsettled(self._settling.calls(settlements, values, now))
+        found: Claim | None = None
+        failed: Exception | None = None
+        try:
+            if limit:
+                found = self._find(connection, values, settling)
+            settling.run(connection)
+        except Exception as error:
+            if settling.calls or not settlements:
+                raise
+            failed = error  # what was to be settled is
         for claim, _ in settlements:
             try:
                 self._let_go(connection, claim.token)
             except Exception as error:  # noqa: BLE001 - whatever the user's function raises, the row is settled
-                return Turned(gone=gone, failed=error)
-        found = self._find(connection, values) if limit and not connection.closed else None
-        return Turned(claims=[] if found is None else [found], gone=gone)
+                failed = error
+        if limit and settlements and found is None and failed is None and not connection.closed:
+            try:
+                found = self._find(connection, values, settling)  # of the keys that are free now
+            except Exception as error:  # noqa: BLE001 - the settlement stands
+                failed = error
+        return Turned(claims=[] if found is None else [found], gone=settling.gone, failed=failed)
 
-    def _find(self, connection: Connection, values: dict[str, Any]) -> Claim | None:
+    def _find(self, connection: Connection, values: dict[str, Any], settling: "Unsettled") -> Claim | None:
         tried: set[str] = set()
         look = 0
         while True:
@@ -137,7 +168,7 @@ class ByFunction:
                 tried.add(key)
                 if not self._hold(connection, key):
                     continue
-                rows = self._taken(connection, key, {**values, "id": id})
+                rows = self._taken(connection, key, {**values, "id": id}, settling)
                 if rows:
                     return self._reading.claims(rows, token=key)[0]
             if len(candidates) < WINDOWS[look]:
@@ -150,11 +181,11 @@ class ByFunction:
         bound = {**values, "tried_keys": self._encode_list(keys)}
         return connection.run([Call(self._finds[look], bound)])[0]
 
-    def _taken(self, connection: Connection, key: str, values: dict[str, Any]) -> Sequence[Row]:
-        """The row, taken under its lock; else the lock is let go."""
+    def _taken(self, connection: Connection, key: str, values: dict[str, Any], settling: "Unsettled") -> Sequence[Row]:
+        """The row, taken under its lock, in one transaction with what is to be settled; else the lock is let go."""
         rows: Sequence[Row] = ()
         try:
-            rows = connection.run([Call(self._take, values)], durable=False)[0]
+            rows = settling.run(connection, Call(self._take, values))
         finally:
             if not rows:
                 self._let_go(connection, key)
