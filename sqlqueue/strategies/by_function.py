@@ -17,7 +17,7 @@ from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import by_advisory_lock, unfinished
 from sqlqueue.strategies.ahead import look_ahead, reader
-from sqlqueue.strategies.base import NOBODY, Ahead, Claim, PassOver, Settlement, Turned
+from sqlqueue.strategies.base import NOBODY, RELEASE, Ahead, Claim, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.settling import Settling, missing
@@ -145,17 +145,39 @@ class ByFunction:
             if settling.calls or not settlements:
                 raise
             failed = error  # what was to be settled is
-        for claim, _ in settlements:
-            try:
-                self._let_go(connection, claim.token)
-            except Exception as error:  # noqa: BLE001 - whatever the user's function raises, the row is settled
-                failed = error
-        if limit and settlements and found is None and failed is None and not connection.closed:
+        released, refused = self._let_all_go(connection, settlements)
+        failed = failed or refused
+        if not released or connection.closed:
+            return self._closing(connection, found, now, Turned(gone=settling.gone, failed=failed))
+        if limit and settlements and found is None and failed is None:
             try:
                 found = self._find(connection, values, settling)  # of the keys that are free now
             except Exception as error:  # noqa: BLE001 - the settlement stands
                 failed = error
         return Turned(claims=[] if found is None else [found], gone=settling.gone, failed=failed)
+
+    def _let_all_go(
+        self, connection: Connection, settlements: Sequence[tuple[Claim, Settlement]]
+    ) -> tuple[bool, Exception | None]:
+        """Release the locks of settled rows; whether all were, and what a function raised."""
+        released, failed = True, None
+        for claim, _ in settlements:
+            try:
+                released = self._release(connection, claim.token) and released
+            except Exception as error:  # noqa: BLE001 - whatever the user's function raises, the row is settled
+                released, failed = False, error
+        return released, failed
+
+    def _closing(self, connection: Connection, found: Claim | None, now: datetime, turned: Turned) -> Turned:
+        """Nobody knows what its session still holds: the connection is closed, after the row that was just taken on it
+        went back."""
+        if found is not None:
+            calls = self._settling.calls([(found, RELEASE)], self._binding.values(now), now)
+            if calls and not connection.closed:
+                connection.run([call for call, _ in calls])
+            self._release(connection, found.token)
+        connection.close()
+        return turned
 
     def _find(self, connection: Connection, values: dict[str, Any], settling: "Unsettled") -> Claim | None:
         tried: set[str] = set()
@@ -210,13 +232,22 @@ class ByFunction:
         holds."""
         released = False
         try:
+            released = self._release(connection, key)
+        finally:
+            if not released:
+                connection.close()
+
+    def _release(self, connection: Connection, key: str) -> bool:
+        """Release a key's lock; whether that is confirmed."""
+        released = False
+        try:
             released = bool(self._unlock(connection.driver, key))
         finally:
             with self._changing:  # decided: others of this consumer may try it
                 self._held.discard(key)
             if not released:
                 log.warning("an advisory lock on %r was not released; its connection is closed", key)
-                connection.close()
+        return released
 
     def hold_again(self, connection: Connection, claim: Claim) -> bool:
         """The lock outlives a transaction that failed."""

@@ -50,9 +50,9 @@ def unguarded(text: str) -> str:
 
 def stopping(text: str) -> str:
     """The walk, stopped behind its snapshot and before its guard until lock 4242 is free."""
-    free = "WHEN next.free THEN"
+    free = "WHEN _next.free THEN"
     assert free in text
-    return text.replace(free, "WHEN next.free AND pg_advisory_xact_lock_shared(4242)::text IS NOT NULL THEN")
+    return text.replace(free, "WHEN _next.free AND pg_advisory_xact_lock_shared(4242)::text IS NOT NULL THEN")
 
 
 @attrs.define
