@@ -13,9 +13,6 @@ from sqlqueue import (
     DeclarationError,
     DialectNotFound,
     SchemaError,
-    Unsupported,
-    column,
-    table,
 )
 from sqlqueue.spec import spec_of
 from tests.consumer.helpers import Inbox, Job, jobs, recorded, wait_until
@@ -168,21 +165,3 @@ def test_a_clock_that_is_right_enough_is_no_warning(database: Database, caplog: 
         consumer, _ = recorded(broker)
         with consumer:
             assert warnings(caplog) == []
-
-
-@table("lines")
-class Lines:
-    id: int = column.id(generated=True)
-    group: str = column.group(fifo=True)
-    locked_until: datetime | None = column.lease()
-    payload: bytes = column.payload()
-
-
-def test_what_this_release_does_not_serve_is_refused_and_never_ignored(
-    database: Database,
-) -> None:
-    with Broker(database.url) as broker:
-        broker.queue(Lines).handler(Inbox().handle)
-        broker.create_tables()
-        with pytest.raises(Unsupported, match="table 'lines'"):
-            Consumer(broker).start()
