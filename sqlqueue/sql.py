@@ -24,6 +24,7 @@ class Statement:
     that come as a column of values, one for each row of the call. `width` is the number of columns that it
     returns, 0 where it returns no rows. `writes` is False for a statement that only reads. `fresh`: it must see what
     the calls before it in its transaction did, and what others committed meanwhile.
+    `sql` is the text as it is sent.
     """
 
     name: str
@@ -33,6 +34,11 @@ class Statement:
     width: int = 0
     writes: bool = True
     fresh: bool = False
+    sql: bytes = attrs.field(init=False, eq=False, repr=False)
+
+    @sql.default
+    def _sql(self) -> bytes:
+        return self.text.encode()
 
     def bind(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple([values[name] for name in self.parameters])

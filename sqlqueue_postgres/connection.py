@@ -135,7 +135,7 @@ def say(driver: Driver, words: Sequence[Words]) -> None:
 
 
 def _start(driver: Driver, call: Call) -> Cursor:
-    return Cursor(driver).execute(call.statement.text.encode(), call.statement.bind(call.values), binary=True)
+    return Cursor(driver).execute(call.statement.sql, call.statement.bind(call.values), binary=True)
 
 
 def copy(

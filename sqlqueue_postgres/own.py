@@ -13,7 +13,6 @@ from sqlqueue.sql import Call, Commit, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import LIMIT_TIME, NEED_NOT_BE_DURABLE, NO_LIMIT, copy, words_of
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
-from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.trouble import is_stale_plan
 from sqlqueue_postgres.wire import Said, Wire
 
@@ -26,7 +25,6 @@ class OwnConnection:
 
     driver: Driver
     _wire: Wire
-    _seconds: float = attrs.field(alias="statement_timeout")
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         if not calls:
@@ -63,8 +61,7 @@ class OwnConnection:
         raise error
 
     def _say(self, said: Sequence[Said]) -> tuple[list[list[Row] | None], psycopg.Error | None]:
-        with Limited(self.driver, self._seconds + GRACE):
-            rows, error = self._wire.say(said)
+        rows, error = self._wire.say(said)
         if error is not None and is_stale_plan(error):
             self.driver.close()  # and with it its prepared statements
         return rows, error
@@ -95,7 +92,7 @@ class OwnConnection:
 
 
 def _said(call: Call) -> Said:
-    return call.statement.text.encode(), call.statement.bind(call.values)
+    return call.statement.sql, call.statement.bind(call.values)
 
 
 def _said_step(step: Step) -> Said:

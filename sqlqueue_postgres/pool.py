@@ -1,6 +1,7 @@
 """The broker's connections: a pool of our own, opened at first use, or the user's."""
 
 import os
+import select
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from sqlqueue_postgres.connection import in_milliseconds
 from sqlqueue_postgres.lending import borrowed, in_autocommit
 from sqlqueue_postgres.lent import LentConnection
 from sqlqueue_postgres.own import OwnConnection
+from sqlqueue_postgres.patience import GRACE
 from sqlqueue_postgres.sessions import check_own_sessions
 from sqlqueue_postgres.wire import Wire
 
@@ -108,9 +110,9 @@ class OwnPool:
     def _lent(self, driver: Driver) -> OwnConnection | LentConnection:
         seconds = self._settings.statement_timeout
         wire = driver.wire if isinstance(driver, OwnDriver) else None
-        if wire is None:  # libpq 13 has no pipelines
+        if wire is None:  # libpq 13 has no pipelines, Windows no poll
             return LentConnection(driver, statement_timeout=seconds)
-        return OwnConnection(driver, wire, statement_timeout=seconds)
+        return OwnConnection(driver, wire)
 
     def close(self) -> None:
         """Close the connections; those that are lent, when they come back."""
@@ -148,9 +150,9 @@ class OwnPool:
         return pool
 
     def _set_up(self, driver: Driver) -> None:
-        if isinstance(driver, OwnDriver) and psycopg.Pipeline.is_supported():
+        if isinstance(driver, OwnDriver) and psycopg.Pipeline.is_supported() and hasattr(select, "poll"):
             driver.prepare_threshold = None  # psycopg would forget all prepared statements at a rollback, ours too
-            driver.wire = Wire(driver)
+            driver.wire = Wire(driver, self._settings.statement_timeout + GRACE)
         execute(driver, SET_UP, (in_milliseconds(self._settings.statement_timeout),))
 
 

@@ -3,18 +3,19 @@
 A psycopg cursor costs 40 to 50 µs a statement, most of it for what is the same each time: adapters looked up, the query
 parsed, the answer waited for by itself. Here the statements of a round trip are prepared once by a name of ours, go out
 together behind one Sync, and are read in one wait: a third of that for a turn of four. psycopg's own types turn values
-into what is sent and back.
+into what is sent and back. A wait ends after so many seconds, with the connection: a peer that fell silent, but still
+takes what is sent, is told by nothing else.
 """
 
+import select
 from collections.abc import Sequence
 from itertools import count
+from time import monotonic
 from typing import Any
 
 import psycopg
-from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.errors import error_from_result
-from psycopg.generators import fetch_many, send
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 
@@ -29,10 +30,10 @@ _NUMBERS = count(1)
 class Wire:
     """One connection's statements. Not for two threads at once, nor for a connection in somebody's pipeline."""
 
-    __slots__ = ("_driver", "_names", "_types")
+    __slots__ = ("_driver", "_names", "_seconds", "_types")
 
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+    def __init__(self, driver: Driver, seconds: float) -> None:
+        self._driver, self._seconds = driver, seconds
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}
         self._types = Transformer.from_context(_Context(driver))
 
@@ -50,7 +51,7 @@ class Wire:
             try:
                 prepared = [self._send(pgconn, text, values) for text, values in said]
                 pgconn.pipeline_sync()
-                answers = driver.wait(_answers(pgconn, len(said) + sum(name is not None for name in prepared)))
+                answers = self._answers(pgconn, len(said) + sum(name is not None for name in prepared))
                 pgconn.exit_pipeline_mode()
                 done = True
             finally:
@@ -73,6 +74,28 @@ class Wire:
             new = (types, name)
         pgconn.send_query_prepared(name, params, formats, result_format=Format.BINARY)
         return new
+
+    def _answers(self, pgconn: PGconn, count: int) -> list[PGresult]:
+        """What the server answers to so many commands, up to the Sync behind them."""
+        until = monotonic() + self._seconds
+        while pgconn.flush():
+            self._await(pgconn, until, select.POLLIN | select.POLLOUT)
+            pgconn.consume_input()
+        answers: list[PGresult] = []
+        while len(answers) <= count:
+            while pgconn.is_busy():
+                self._await(pgconn, until, select.POLLIN)
+                pgconn.consume_input()
+            answer = pgconn.get_result()
+            if answer is not None:  # there is a None behind those of each command
+                answers.append(answer)
+        return answers
+
+    def _await(self, pgconn: PGconn, until: float, events: int) -> None:
+        poll = select.poll()
+        poll.register(pgconn.socket, events)
+        if not poll.poll(max(0.0, until - monotonic()) * 1000):
+            raise psycopg.OperationalError(f"the server did not answer within {self._seconds:g} s")
 
     def _read(
         self, said: Sequence[Said], prepared: Sequence[tuple[tuple[int, ...], bytes] | None], answers: list[PGresult]
@@ -104,15 +127,6 @@ class _Context:
 
     def __init__(self, driver: Driver) -> None:
         self.connection = driver
-
-
-def _answers(pgconn: PGconn, count: int) -> PQGen[list[PGresult]]:
-    """What the server answers to so many commands, and to the Sync behind them."""
-    yield from send(pgconn)
-    answers: list[PGresult] = []
-    for _ in range(count + 1):
-        answers += yield from fetch_many(pgconn)
-    return answers
 
 
 def _error(answer: PGresult, driver: Driver) -> psycopg.Error | None:

@@ -7,7 +7,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 from sqlqueue import Broker, Consumer
-from sqlqueue_postgres import own
+from sqlqueue_postgres import pool
 from tests.consumer.helpers import HOUR, LIMIT, Gate, Inbox, Job, Mail, insert, jobs, recorded, wait_until
 from tests.consumer.postgres_helpers import listening, terminate
 from tests.support.database import Database
@@ -230,7 +230,7 @@ def test_a_peer_that_fell_silent_is_noticed(
     postgres_database: Database, front: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PAINS 8: what it takes vanishes, and neither TCP nor the server's own limit tells."""
-    monkeypatch.setattr(own, "GRACE", 0.5)
+    monkeypatch.setattr(pool, "GRACE", 0.5)
     inbox = Inbox()
     with Broker(f"{front.url}&connect_timeout=2", poll_interval=0.1, statement_timeout=0.5) as broker:
         jobs(broker).handler(inbox.handle)
