@@ -10,6 +10,7 @@ from datetime import datetime
 from threading import Lock
 from typing import Any
 
+from sqlqueue.column import Role
 from sqlqueue.connection import Connection
 from sqlqueue.dialect import Row
 from sqlqueue.locks import LockFunction
@@ -17,8 +18,9 @@ from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import by_advisory_lock, unfinished
 from sqlqueue.strategies.ahead import look_ahead, reader
-from sqlqueue.strategies.base import NOBODY, RELEASE, Ahead, Claim, PassOver, Settlement, Turned
+from sqlqueue.strategies.base import NOBODY, RELEASE, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
+from sqlqueue.strategies.bookmark import BETWEEN_SWEEPS
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.settling import Settling, missing
 from sqlqueue.strategies.taking import take
@@ -114,6 +116,9 @@ class ByFunction:
         self._encode_list = words.dialect.list_encoder() or list
         self._unfinished = unfinished(words)
         self._read_ahead = reader(words)
+        self._by_id = not words.spec.has(Role.RETRY_AFTER)
+        self._behind: set[str] = set()
+        self._passing = 0
         self._held: set[str] = set()
         self._changing = Lock()
 
@@ -135,6 +140,7 @@ class ByFunction:
         """The rows to be settled are those that `connection` serves. `limit` is 0 or 1."""
         values = self._binding.values(now, pass_over)
         settling = Unsettled(self._settling.calls(settlements, values, now))
+        self._put_behind(settlements)
         found: Claim | None = None
         failed: Exception | None = None
         try:
@@ -179,8 +185,25 @@ class ByFunction:
         connection.close()
         return turned
 
+    def _put_behind(self, settlements: Sequence[tuple[Claim, Settlement]]) -> None:
+        """In the order of ids alone, rows that come back at once would be claimed before those behind them."""
+        if self._by_id:
+            with self._changing:  # decided: whose turn it is
+                self._behind.update(claim.token for claim, one in settlements if one.move is Move.RETRY)
+
     def _find(self, connection: Connection, values: dict[str, Any], settling: "Unsettled") -> Claim | None:
-        tried: set[str] = set()
+        with self._changing:  # decided: whose turn it is; every so often that of those that came back
+            self._passing = (self._passing + 1) % (BETWEEN_SWEEPS + 1)
+            if not self._passing:
+                self._behind.clear()
+            behind = set(self._behind)
+        found = self._find_but(connection, values, settling, behind)
+        return self._find_but(connection, values, settling, set()) if found is None and behind else found
+
+    def _find_but(
+        self, connection: Connection, values: dict[str, Any], settling: "Unsettled", tried: set[str]
+    ) -> Claim | None:
+        """The first row that can be taken, but for those whose keys were `tried`."""
         look = 0
         while True:
             candidates = self._candidates(connection, values, tried, look)

@@ -32,12 +32,14 @@ SELECT * FROM (
 
 
 def onward(words: Words) -> str:
-    """The condition that a row stands at the bookmark or behind it, in claim order."""
+    """The condition that a row stands at the bookmark or behind it, in claim order; by ids alone, behind it: a row that
+    came back at once, and that nothing hides, would be the first again."""
     keys, values = words.order(), [":from_id"]
     due = words.spec.role(Role.RETRY_AFTER)
-    if due is not None:
-        value = ":from_retry_after"
-        values.insert(0, f"COALESCE({value}, {words.dialect.earliest(due)})" if due.optional else value)
+    if due is None:
+        return f"{keys[0]} > {values[0]}"
+    value = ":from_retry_after"
+    values.insert(0, f"COALESCE({value}, {words.dialect.earliest(due)})" if due.optional else value)
     return f"({', '.join(keys)}) >= ({', '.join(values)})"
 
 

@@ -20,7 +20,7 @@ WITH _due AS MATERIALIZED (
     SELECT id FROM (
         SELECT "jobs"."id" AS id FROM "jobs"
         WHERE ("jobs"."locked_until" IS NULL OR "jobs"."locked_until" <= $1)
-          AND ("jobs"."id") >= ($2)
+          AND "jobs"."id" > $2
         ORDER BY "jobs"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED

@@ -7,7 +7,7 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- sqlqueue: claim by row lock, onward
 SELECT "jobs"."id", "jobs"."payload"::text FROM "jobs"
-WHERE ("jobs"."id") >= ($1)
+WHERE "jobs"."id" > $1
 ORDER BY "jobs"."id"
 LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;

@@ -23,7 +23,7 @@ WITH _due AS MATERIALIZED (
         WHERE ("jobs"."locked_until" IS NULL OR ("jobs"."locked_until" IS NOT NULL AND CASE
           WHEN substr("jobs"."locked_until", 11, 1) = 'T' OR substr("jobs"."locked_until", -1) = 'Z' OR substr("jobs"."locked_until", -6, 1) IN ('+', '-')
           THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "jobs"."locked_until"), "jobs"."locked_until") ELSE "jobs"."locked_until" END <= ?1))
-          AND ("jobs"."id") >= (?2)
+          AND "jobs"."id" > ?2
         ORDER BY "jobs"."id"
         LIMIT 16
     ) AS _waiting
