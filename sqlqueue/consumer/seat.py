@@ -59,7 +59,7 @@ class Seat:
         work = self._settle(connection, finished, look=look and together)
         if look and not together and not connection.closed:
             return self._look(connection)
-        if work is None and not look:
+        if work is None and (not look or connection.closed):
             seats.more()
         return work
 
@@ -104,6 +104,7 @@ class Seat:
             if self.unsettled is None:
                 raise
             self._settle_otherwise(connection, finished, error)
+            self.seats.more()  # it has not looked
             return None
 
     def _settle_otherwise(self, connection: Connection, one: Finished, error: Exception) -> None:

@@ -212,6 +212,7 @@ class Seats:
                 self._due(settlement)
             elif self.shared.frees_others:
                 self._pace.wake(monotonic())
+            self._looked = -1  # whoever settles looks on
         self._works_again()
         if again and self._pauses(settlement):
             self.report.cannot_hide()
@@ -228,7 +229,6 @@ class Seats:
         if self._pauses(settlement):
             self._pace.pause(now, min(due_in, self._pace.poll))
             due_in = 0.0
-        self._looked = -1 if due_in <= 0 else self._looked
         self._pace.due(now, due_in)
         if self._keys is not None:
             self._pace.due(now, due_in + FREE_KEYS)

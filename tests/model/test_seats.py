@@ -87,6 +87,9 @@ def machine(broker: Broker, form: Form, processes: Sequence[Broker], others: Oth
                     seat.close()
 
         def work_off(self) -> None:
+            for one in self.instances:
+                for seat in tuple(one.lost):  # until its worker ends a key is in work here
+                    one.settle_late(seat, ACKNOWLEDGE)
             for one, seat in self.all_taken:
                 one.settle(seat, ACKNOWLEDGE, look=False)
             for _ in range(3 * MOST):
