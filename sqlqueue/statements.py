@@ -88,7 +88,7 @@ WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
-MARK_SPENT = "{attempt} = CASE WHEN {counted} >= :cap THEN {counted} + 1 ELSE {counted} END"
+MARK_SPENT = "{attempt} = CASE WHEN {counted} >= :cap THEN :cap + 2 ELSE {counted} END"
 
 #: How a delay is given where the database's clock says from when.
 SECONDS = ColumnSpec(field="seconds", type=float)
@@ -187,8 +187,8 @@ def by_row_lock(words: Words) -> Settlements:
 def by_advisory_lock(words: Words, *, capped: bool) -> Settlements:
     """Fenced by the lock on the row's key, which is released behind the settlement. The claim counted the attempt.
 
-    A parked row whose attempts are spent shows one more, which tells it, once its error is cleared, from a row whose
-    last worker was lost.
+    A parked row whose attempts are spent shows two more than the cap, which tells it, once its error is cleared, from a
+    row whose last worker was lost.
     """
     held = {"id": words.spec.id}
     given_back = [*_uncounted(words), *words.not_running()]

@@ -10,12 +10,18 @@ COUNT = "COALESCE({attempt}, 0) + 1"
 # whose last worker was lost, which has spent them as well.
 COUNT_AFRESH = "CASE WHEN {cleared} THEN 1 ELSE COALESCE({attempt}, 0) + 1 END"
 
+# Where no lease tells the two apart the count does: one beyond the cap is a row whose last worker was lost, however
+# often it is claimed before it is parked.
+COUNT_TO_SPENT = """
+CASE WHEN {cleared} THEN 1 WHEN {attempt} > :cap THEN {attempt} ELSE COALESCE({attempt}, 0) + 1 END
+"""
 
-def count(words: Words, *, capped: bool, cleared: str) -> str | None:
+
+def count(words: Words, *, capped: bool, cleared: str, to_spent: bool = False) -> str | None:
     """The expression for the attempts with this delivery counted, None where the table does not count.
 
     `cleared`: the strategy's condition, over `{attempt}`, `{lease}` and `:cap`, for a row that was parked and is put
-    back to work.
+    back to work. `to_spent`: the count ends at one beyond the cap.
     """
     if not words.spec.has(Role.ATTEMPT):
         return None
@@ -24,4 +30,4 @@ def count(words: Words, *, capped: bool, cleared: str) -> str | None:
         return fill(COUNT, names)
     if words.spec.has(Role.LEASE):
         names["lease"] = words.column(Role.LEASE)
-    return fill(COUNT_AFRESH, {**names, "cleared": fill(cleared, names)})
+    return fill(COUNT_TO_SPENT if to_spent else COUNT_AFRESH, {**names, "cleared": fill(cleared, names)}).strip()

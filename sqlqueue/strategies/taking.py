@@ -32,13 +32,14 @@ WHERE {id} = {candidate} AND {claimable}
 {skip_locked}
 """
 
-# A parked row whose attempts were spent shows one more than the cap; one whose last worker was lost shows the cap.
-CLEARED = "{attempt} > :cap"
+# A parked row whose attempts were spent shows two more than the cap; one whose last worker was lost the cap, and one
+# more once it was claimed again.
+CLEARED = "{attempt} > :cap + 1"
 
 
 def take(words: Words, reading: Reading, *, capped: bool, candidate: str) -> str:
     """The statement that takes the row whose id is `candidate`, an expression, and reads it."""
-    counted = count(words, capped=capped, cleared=CLEARED)
+    counted = count(words, capped=capped, cleared=CLEARED, to_spent=True)
     taking = [f"{words.bare(Role.ATTEMPT)} = {counted}"] if counted else []
     taking += [f"{words.bare(Role.RUNNING)} = TRUE"] if words.spec.has(Role.RUNNING) else []
     names = {"table": words.dialect.table(words.spec), "id": words.column(Role.ID)}

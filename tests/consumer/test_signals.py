@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sqlqueue import Broker, Consumer
-from tests.consumer.helpers import Inbox, insert, jobs, recorded, running
-from tests.support.children import child
+from tests.consumer.helpers import Inbox, insert, jobs, recorded, running, wait_until
+from tests.support.children import Child, child
 from tests.support.database import Database
 
 SERVICE = "tests.consumer.service"
@@ -79,12 +79,22 @@ def test_an_idle_service_leaves_at_once(database: Database) -> None:
         assert service.lines[-1] == "over"
 
 
+def ended(service: Child, pid: int) -> bool:
+    """Whether the service has seen its child end, which is told to. Again and again: Python 3.13 misses a signal that
+    comes to a thread which was forked, just before it waits."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return True
+    return any(line.startswith("child") for line in service.lines)
+
+
 def test_a_child_that_a_handler_forks_can_be_ended(sqlite_database: Database) -> None:
     """It inherits our signal handlers; SIGTERM ends it as it would without them, and the service goes on."""
     prepare(sqlite_database, -1, 1)
     with child(SERVICE, sqlite_database.url) as service:
         [line] = service.wait_for("forked")
-        os.kill(int(line.split()[1]), signal.SIGTERM)
+        wait_until(lambda: ended(service, int(line.split()[1])))
         assert service.wait_for("child") == [f"child {signal.SIGTERM.value}"]
         service.wait_for("handling 1")
         service.tell("end")

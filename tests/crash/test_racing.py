@@ -25,7 +25,6 @@ def test_processes_that_are_killed_lose_no_row_and_no_row_is_in_two_hands(databa
     assert made.overlaps == []
     assert made.kills >= 1
     assert (made.left, made.said) == (0, [])
-    assert sum(not one.finished for one in made.handled)  # some were in work in those that were killed
 
 
 @by_strategy("single")

@@ -104,7 +104,7 @@ class Instance:
         assert turned.lost == ()
         assert list(turned.gone) == [claim for claim, one in settling if not self._settle(claim, one, now)]
         assert not seat.connection.closed
-        own = seat.key if claim and isinstance(self.strategy, ByFunction) else None
+        own = [seat.key] if claim and isinstance(self.strategy, ByFunction) else []
         seat.claim = self._claimed(turned.claims, own) if look else None
         if seat.claim is None:
             assert list(turned.claims) == []
@@ -113,14 +113,14 @@ class Instance:
 
     # -- what a turn should do --------------------------------------------------------------------------------
 
-    def _claimed(self, claims: Any, own: object) -> Claim | None:
+    def _claimed(self, claims: Any, own: list[Any]) -> Claim | None:
         """`own`: the key of the row that was settled, if that was still locked when the next was looked for."""
         free = self.table.claimable()
-        free = [row for row in free if own is None or self.table.lock(row) != own] or free
         if isinstance(self.strategy, ByFunction):
             # A key is in work here until its worker lets it go, although its session may be over.
             lost = [seat.key for seat in self.lost]
             free = [row for row in free if self.table.lock(row) not in lost]
+        free = [row for row in free if self.table.lock(row) not in own] or free
         if self._goes_round or self.table.form.spec.line:
             rows = self.table.check_took(claims, free, min(len(free), 1), 1)
         else:
@@ -145,11 +145,17 @@ class Instance:
         if not self.table.has(Role.ATTEMPT):
             row.running = row.running or self.table.has(Role.RUNNING)
             return None
-        attempt = 1 if self._starts_afresh(row) else (row.attempt or 0) + 1
+        attempt = 1 if self._starts_afresh(row) else self._counted(row)
         if self.table.form.spec.advisory_lock is not None:
             row.attempt, row.cleared = attempt, False
             row.running = self.table.has(Role.RUNNING)
         return attempt
+
+    def _counted(self, row: Row) -> int:
+        """By advisory lock a spent row stays at one beyond its cap, however often its worker is lost."""
+        by_lock, cap = self.table.form.spec.advisory_lock is not None, self.table.form.cap
+        spent = by_lock and cap is not None and (row.attempt or 0) > cap
+        return (row.attempt or 0) + (0 if spent else 1)
 
     def _lock(self, row: Row) -> None:
         if self.table.form.spec.advisory_lock is not None:
@@ -159,7 +165,7 @@ class Instance:
         """Its error was cleared. A claim by advisory lock takes a spent row for that whose worker was lost as well."""
         cap = self.table.form.cap
         by_lock = self.table.form.spec.advisory_lock is not None
-        return row.cleared or (by_lock and cap is not None and (row.attempt or 0) > cap)
+        return row.cleared or (by_lock and cap is not None and (row.attempt or 0) > cap + 1)
 
     def _settle(self, claim: Claim, settlement: Settlement, now: datetime) -> bool:
         """Whether the settlement finds the row, and its effect."""
@@ -207,7 +213,7 @@ class Instance:
         row.error = settlement.error
         cap = self.table.form.cap
         if marks and cap is not None and row.attempt is not None and row.attempt >= cap:
-            row.attempt += 1  # what tells it from a row whose last worker was lost
+            row.attempt = cap + 2  # what tells it from a row whose last worker was lost
 
     def _retry(self, row: Row, settlement: Settlement, now: datetime) -> None:
         if self.table.has(Role.RETRY_AFTER):

@@ -46,7 +46,7 @@ _locked AS MATERIALIZED (
 ),
 _taken(c0, c1, c2, c3, c4, c5, c6, c7) AS (
     UPDATE "full_jobs"
-    SET "attempt" = CASE WHEN "full_jobs"."attempt" > $7 THEN 1 ELSE COALESCE("full_jobs"."attempt", 0) + 1 END, "is_running" = TRUE
+    SET "attempt" = CASE WHEN "full_jobs"."attempt" > $7 + 1 THEN 1 WHEN "full_jobs"."attempt" > $7 THEN "full_jobs"."attempt" ELSE COALESCE("full_jobs"."attempt", 0) + 1 END, "is_running" = TRUE
     FROM (
         SELECT "full_jobs"."id" AS id FROM "full_jobs"
         WHERE "full_jobs"."id" = (SELECT _locked.id FROM _locked) AND "full_jobs"."queue_name" = $4
@@ -115,7 +115,7 @@ _locked AS MATERIALIZED (
 ),
 _taken(c0, c1, c2, c3, c4, c5, c6, c7) AS (
     UPDATE "full_jobs"
-    SET "attempt" = CASE WHEN "full_jobs"."attempt" > $7 THEN 1 ELSE COALESCE("full_jobs"."attempt", 0) + 1 END, "is_running" = TRUE
+    SET "attempt" = CASE WHEN "full_jobs"."attempt" > $7 + 1 THEN 1 WHEN "full_jobs"."attempt" > $7 THEN "full_jobs"."attempt" ELSE COALESCE("full_jobs"."attempt", 0) + 1 END, "is_running" = TRUE
     FROM (
         SELECT "full_jobs"."id" AS id FROM "full_jobs"
         WHERE "full_jobs"."id" = (SELECT _locked.id FROM _locked) AND "full_jobs"."queue_name" = $4
@@ -234,7 +234,7 @@ RETURNING "full_jobs"."id";
 
 -- sqlqueue: park
 UPDATE "full_jobs"
-SET "error" = $1, "attempt" = CASE WHEN "full_jobs"."attempt" >= $2 THEN "full_jobs"."attempt" + 1 ELSE "full_jobs"."attempt" END, "is_running" = FALSE
+SET "error" = $1, "attempt" = CASE WHEN "full_jobs"."attempt" >= $2 THEN $2 + 2 ELSE "full_jobs"."attempt" END, "is_running" = FALSE
 WHERE "full_jobs"."id" = $3
 RETURNING "full_jobs"."id";
 
