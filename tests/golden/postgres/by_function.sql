@@ -1,11 +1,11 @@
--- sqlqueue: find 16 by advisory lock
+-- sqlqueue: find 4 by advisory lock
 SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
 JOIN (
     SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
     WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
       AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
     ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 16
+    LIMIT 4
 ) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
 

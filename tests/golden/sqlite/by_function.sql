@@ -1,4 +1,4 @@
--- sqlqueue: find 16 by advisory lock
+-- sqlqueue: find 4 by advisory lock
 SELECT "counted_jobs"."id", CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text) AS key FROM "counted_jobs"
 JOIN (
     SELECT id FROM (
@@ -7,7 +7,7 @@ JOIN (
             WHERE COALESCE("counted_jobs"."due_at", '') <= ?3 AND (substr(COALESCE("counted_jobs"."due_at", ''), -6, 1) <> '-' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), '') <= ?3)
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
-            LIMIT 16
+            LIMIT 4
         ) AS _range_0
         UNION ALL
         SELECT * FROM (
@@ -15,7 +15,7 @@ JOIN (
             WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?3, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?3, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
-            LIMIT 16
+            LIMIT 4
         ) AS _range_1
         UNION ALL
         SELECT * FROM (
@@ -23,11 +23,11 @@ JOIN (
             WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?3, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?3, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
               AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
-            LIMIT 16
+            LIMIT 4
         ) AS _range_2
     ) AS _ranges
     ORDER BY key_0, id
-    LIMIT 16
+    LIMIT 4
 ) AS _waiting ON "counted_jobs"."id" = _waiting.id
 ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id";
 
