@@ -120,7 +120,8 @@ class Instance:
             # A key is in work here until its worker lets it go, although its session may be over.
             lost = [seat.key for seat in self.lost]
             free = [row for row in free if self.table.lock(row) not in lost]
-        free = [row for row in free if self.table.lock(row) not in own] or free
+        if own:
+            free = [row for row in free if self.table.lock(row) not in own] or free
         if self._goes_round or self.table.form.spec.line:
             rows = self.table.check_took(claims, free, min(len(free), 1), 1)
         else:
