@@ -35,7 +35,15 @@ END $$;
 CREATE TRIGGER slow BEFORE UPDATE ON jobs FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION wait_for_the_test();
 """
 
-CLAIMED = "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND query LIKE '%: claim by%' AND pid <> ?"
+# Sessions that hold a row: a pool may have ended others meanwhile.
+CLAIMED = """
+SELECT pid FROM pg_stat_activity AS session
+WHERE application_name = ? AND query LIKE '%: claim by%' AND pid <> ? AND (
+    state = 'idle in transaction' OR EXISTS (
+        SELECT FROM pg_locks WHERE pg_locks.pid = session.pid AND locktype = 'advisory'
+    )
+)
+"""
 
 WAITS_FOR_LOCK = """
 SELECT pid FROM pg_stat_activity WHERE application_name = ? AND wait_event_type = 'Lock' AND query LIKE ?
