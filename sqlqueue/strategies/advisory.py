@@ -147,7 +147,13 @@ class Advisory:
         rows, take = partial(_candidates, words, number), partial(_take, words, self._reading, cap is not None)
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
         self._near = InOrder(
-            words, self._reading, name="claim by advisory lock", rows=rows, take=partial(take, ""), free=passing
+            words,
+            self._reading,
+            name="claim by advisory lock",
+            rows=rows,
+            take=partial(take, ""),
+            free=passing,
+            by_key=by_key,
         )
         self._past = InOrder(
             words,
@@ -157,6 +163,7 @@ class Advisory:
             take=partial(take, fill(HELD, locked)),
             free=[fill(NOT_HELD, locked), *passing],
             free_now=[fill(NOT_HELD_NOW, locked), *passing],
+            by_key=by_key,
         )
         self._begin_past = 0
         self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap)

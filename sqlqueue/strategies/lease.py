@@ -105,7 +105,15 @@ class Lease:
         self._scan: Scan = (
             Lines(words, self._reading, take, name, most=most, free=free, own_shown=False)
             if spec.line
-            else InOrder(words, self._reading, name=name, rows=partial(waiting, words, most), take=take, free=free)
+            else InOrder(
+                words,
+                self._reading,
+                name=name,
+                rows=partial(waiting, words, most),
+                take=take,
+                free=free,
+                by_key=by_key,
+            )
         )
         self._settling = Settling(words, by_lease(words), cap=cap, precision=precision)
         self._binding = Binding(words, group=group, cap=cap)

@@ -100,7 +100,9 @@ class RowLock:
             rows = partial(waiting, words, most)
             if most == 1 and found_in_one_walk(words):
                 rows, take = partial(waiting_rows, words, returned, 1), partial(_take_one, words, self._reading.width)
-            self._scan = InOrder(words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True)
+            self._scan = InOrder(
+                words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True, by_key=by_key
+            )
         self._settling = Settling(words, by_row_lock(words), cap=cap)
         self._binding = Binding(words, group=group, cap=cap)
         self._unfinished = unfinished(words)

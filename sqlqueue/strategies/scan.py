@@ -77,6 +77,7 @@ class InOrder:
 
     `free`: the strategy's conditions, in a claim, for rows in nobody's hands; `free_now`: the same in a statement by
     itself. `own_shown`: whether rows in this consumer's hands look free.
+    `by_key`: claims pass over rows for their keys' sake.
     """
 
     def __init__(
@@ -90,12 +91,14 @@ class InOrder:
         free: Sequence[str],
         free_now: Sequence[str] | None = None,
         own_shown: bool = False,
+        by_key: bool = False,
     ) -> None:
         spec, dead_rows = words.spec, words.dialect.capabilities.dead_rows
         self._reading = reading
         self.claim = take(name, rows(free))
         self._onward: Statement | None = None
-        if not spec.has(Role.PRIORITY) and (dead_rows or not spec.has(Role.RETRY_AFTER)):
+        # By key there is no bookmark: rows that were passed over before it go first once their key is free.
+        if not by_key and not spec.has(Role.PRIORITY) and (dead_rows or not spec.has(Role.RETRY_AFTER)):
             self._onward = take(f"{name}, onward", rows([*free, onward(words)]))
         self.ahead = look_ahead(words, free=free if free_now is None else free_now, own_shown=own_shown)
         self._by_id = not spec.has(Role.RETRY_AFTER)

@@ -17,26 +17,6 @@ FROM _due
 WHERE "keyed_jobs"."id" = _due.id
 RETURNING "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, "keyed_jobs"."attempt", "keyed_jobs"."due_at";
 
--- sqlqueue: claim by lease, onward
-WITH _due AS MATERIALIZED (
-    SELECT id FROM (
-        SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
-        WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
-          AND ("keyed_jobs"."locked_until" IS NULL OR "keyed_jobs"."locked_until" <= $2)
-          AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($3::text[]) OR "keyed_jobs"."id" = ANY($4::bigint[]))
-          AND (COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id") >= (COALESCE($5, '-infinity'::timestamptz), $6)
-        ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
-        LIMIT 16
-        FOR NO KEY UPDATE SKIP LOCKED
-    ) AS _waiting
-    LIMIT $7
-)
-UPDATE "keyed_jobs"
-SET "locked_until" = $8, "attempt" = COALESCE("keyed_jobs"."attempt", 0) + 1
-FROM _due
-WHERE "keyed_jobs"."id" = _due.id
-RETURNING "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, "keyed_jobs"."attempt", "keyed_jobs"."due_at";
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (

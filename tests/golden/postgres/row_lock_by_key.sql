@@ -6,15 +6,6 @@ ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"
 LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED;
 
--- sqlqueue: claim by row lock, onward
-SELECT "keyed_jobs"."id", "keyed_jobs"."account"::text, "keyed_jobs"."payload"::text, COALESCE("keyed_jobs"."attempt", 0) + 1, "keyed_jobs"."due_at" FROM "keyed_jobs"
-WHERE COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz) <= $1
-  AND ("keyed_jobs"."account" IS NULL OR NOT "keyed_jobs"."account"::text = ANY($2::text[]) OR "keyed_jobs"."id" = ANY($3::bigint[]))
-  AND (COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id") >= (COALESCE($4, '-infinity'::timestamptz), $5)
-ORDER BY COALESCE("keyed_jobs"."due_at", '-infinity'::timestamptz), "keyed_jobs"."id"
-LIMIT 1
-FOR NO KEY UPDATE SKIP LOCKED;
-
 -- sqlqueue: look ahead
 SELECT (
     SELECT min(ahead) FROM (
