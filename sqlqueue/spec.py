@@ -119,6 +119,11 @@ class TableSpec:
         """The column whose values are FIFO lines."""
         return next((spec for spec in self.columns if spec.fifo), None)
 
+    @property
+    def host_clock(self) -> Clock:
+        """What the host takes for *now*: the table's clock, or the host's own where that is the database's."""
+        return HostClock() if isinstance(self.clock, DatabaseClock) else self.clock
+
     def values(self, row: Any) -> Mapping[str, Any]:
         """A row's fields by name, whether the row is an object of the class or a mapping."""
         if self.row_class is not None and isinstance(row, self.row_class):

@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.clock import Clock, HostClock
 from sqlqueue.column import Role
 from sqlqueue.connection import Connection
 from sqlqueue.errors import DeclarationError
@@ -87,7 +86,7 @@ def blocked_keys(connection: Connection, words: Words, group: str | None) -> Ite
     if hiding is None:  # under a row lock nothing hides a row
         return
     statement = _hidden(words, hides)
-    values = Binding(words, group=group, cap=None).values(_clock(words).now())
+    values = Binding(words, group=group, cap=None).values(words.spec.host_clock.now())
     read_key, read_id = words.dialect.decoder(column), words.dialect.decoder(words.spec.id)
     read_until = words.decoder(hides)
     last, told = None, set()
@@ -133,7 +132,7 @@ def skip(connection: Connection, words: Words, group: str | None, id: Any) -> bo
             "delete the row, or set its error column, while no consumer runs"
         )
     encode = dialect.encoder(spec.id)
-    values = Binding(words, group=group, cap=None).values(_clock(words).now())
+    values = Binding(words, group=group, cap=None).values(words.spec.host_clock.now())
     values |= {"id": id if encode is None else encode(id), "error": SKIPPED}
     (rows,) = connection.run([Call(_skip(words), values)])
     return bool(rows)
@@ -158,7 +157,3 @@ def _skip(words: Words) -> Statement:
         processed_at=words.bare(Role.PROCESSED_AT) if marked else "",
         now=words.now(Role.PROCESSED_AT) if marked else "",
     )
-
-
-def _clock(words: Words) -> Clock:
-    return words.spec.clock if isinstance(words.spec.clock, Clock) else HostClock()

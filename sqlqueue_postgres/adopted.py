@@ -53,7 +53,7 @@ class AdoptedConnection:
         count = 0
         for row in rows:
             values = insert.bind(dict(zip(fields, row, strict=True)))
-            Cursor(self.driver).execute(insert.text.encode(), values, binary=True)
+            Cursor(self.driver).execute(insert.sql, values, binary=True)
             count += 1
         for call in then if count else ():
             execute_call(self.driver, call)

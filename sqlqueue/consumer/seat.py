@@ -54,7 +54,7 @@ class Seat:
 
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
-        together = shared.strategy.one_trip and not shared.one_at_a_time
+        together = not shared.one_at_a_time
         look = seats.may_go_on(finished.verdict.settlement)
         work = self._settle(connection, finished, look=look and together)
         if look and not together and not connection.closed:

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from sqlqueue.clock import Clock, HostClock
 from sqlqueue.column import Role
 from sqlqueue.consumer.budget import budget_of, sorted_by
 from sqlqueue.consumer.claiming import check_served, in_order_here, lease_for, seated_for
@@ -47,7 +46,7 @@ class Subscription:
         check_served(queue.broker.dialect, queue.spec)
         self.queue, self.handler = queue, handler
         self.notices = Notices(queue.name, observers)
-        self._clock: Clock = queue.spec.clock if isinstance(queue.spec.clock, Clock) else HostClock()
+        self._clock = queue.spec.host_clock
         self._call = wrap(queue.name, caller(handler))
         self._turning: Turning | None = None
         self._until_stopped = ExitStack()

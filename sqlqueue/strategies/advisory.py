@@ -23,7 +23,7 @@ from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settl
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look
-from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.settling import Settling, told
 from sqlqueue.strategies.taking import take
 from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
 from sqlqueue.words import Words
@@ -127,8 +127,6 @@ class Advisory:
     `by_key` whether claims pass keys over. It claims one row at a time. A claim's token is its lock's number.
     """
 
-    one_trip = True
-
     def __init__(
         self,
         words: Words,
@@ -204,19 +202,19 @@ class Advisory:
             results = self._send(connection, steps, settles=bool(settling))
         except AfterCommit as after:
             connection.close()  # whatever it locked
-            return self._told((), settling, after.results, failed=after.__cause__)
+            return told((), settling, after.results, failed=after.__cause__)
         released = results[len(settling) : len(settling) + len(unlocking)]
         if not all(row[0] for rows in released for row in rows):
             # Nobody knows what it holds; with its session all of it ends.
             log.warning("queue %s: an advisory lock was not released; its connection is closed", self._name)
             connection.close()
-            return self._told((), settling, results)
+            return told((), settling, results)
         found = results[len(settling) + len(unlocking) :]
         try:
             claims = self._found(connection, scan, look, found, now) if look else ()
         except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
-            return self._told((), settling, results, failed=error)
-        return self._told(claims, settling, results)
+            return told((), settling, results, failed=error)
+        return told(claims, settling, results)
 
     @staticmethod
     def _send(connection: Session, steps: Sequence[Step], *, settles: bool) -> list[list[Row]]:
@@ -260,16 +258,6 @@ class Advisory:
 
     def _release(self, claim: Claim) -> Call:
         return Call(self._unlock, {"number": claim.token})
-
-    @staticmethod
-    def _told(
-        claims: Sequence[Claim],
-        settling: Sequence[tuple[Call, list[Claim]]],
-        results: Sequence[Sequence[Row]],
-        failed: BaseException | None = None,
-    ) -> Turned:
-        gone = [claim for (_, held), done in zip(settling, results, strict=False) for claim in missing(held, done)]
-        return Turned(claims=claims, gone=gone, failed=failed)
 
     def hold_again(self, connection: Session, claim: Claim) -> bool:
         """The lock outlives a transaction that failed."""

@@ -72,18 +72,26 @@ def look_ahead(words: Words, *, free: Sequence[str], own_shown: bool = False) ->
     this consumer's hands meet them as well; there are `:held`."""
     capabilities = words.dialect.capabilities
     beyond = " OFFSET :held" if own_shown else ""
-    return words.statement(
-        "look ahead",
-        LOOK_AHEAD,
-        width=4,
-        writes=False,
+    select = select_ahead(
+        words,
         due=_due(words) if words.spec.has(Role.RETRY_AFTER) else "NULL",
         # Where commits may escape the waker the queue is polled in any case.
         hidden=_any(words, words.unfinished(), "") if capabilities.watches else "TRUE",
         # Without row locks nothing is passed over.
         passed_over=_any(words, [*claimable(words), *free], beyond) if capabilities.row_locks else "FALSE",
-        now=words.now(Role.RETRY_AFTER) if _by_database(words) else "NULL",
     )
+    return words.statement("look ahead", "{select}", width=4, writes=False, select=select)
+
+
+def select_ahead(words: Words, *, due: str, hidden: str, passed_over: str) -> str:
+    """The row that `reader` reads, of what is asked for each of its values."""
+    now = words.now(Role.RETRY_AFTER) if _by_database(words) else "NULL"
+    return fill(LOOK_AHEAD, {"due": due, "hidden": hidden, "passed_over": passed_over, "now": now})
+
+
+def first_of(ranges: Sequence[str]) -> str:
+    """The first moment `ahead` of all these SELECTs."""
+    return fill(DUE, {"ranges": "\nUNION ALL\n".join(ranges)})
 
 
 def reader(words: Words) -> Callable[[Sequence[Row]], Ahead]:
@@ -115,7 +123,7 @@ def _due(words: Words) -> str:
         _range(words, value, condition, moment, str(number))
         for number, (value, condition) in enumerate(words.dialect.ahead(moment, spec, words.now(Role.RETRY_AFTER)))
     ]
-    return fill(DUE, {"ranges": "\nUNION ALL\n".join(ranges)})
+    return first_of(ranges)
 
 
 def _range(words: Words, value: str, condition: str, moment: str, number: str) -> str:

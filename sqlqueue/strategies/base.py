@@ -140,9 +140,6 @@ class Leased(Strategy[Connection], Protocol):
 class Seated(Strategy[Any], Protocol):
     """Each delivery holds the connection that its row was claimed on until it is settled."""
 
-    #: Whether a turn settles and claims in one round trip; else it is asked for one of the two at a time.
-    one_trip: bool
-
     def hold_again(self, connection: Any, claim: Claim) -> bool:
         """After a settlement that failed: whether the row is, or could be, held again to be settled otherwise."""
         ...

@@ -22,7 +22,7 @@ from sqlqueue.strategies.base import NOBODY, RELEASE, Ahead, Claim, Move, PassOv
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.bookmark import BETWEEN_SWEEPS
 from sqlqueue.strategies.reading import Reading
-from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.settling import Calls, Settling, changed_nothing
 from sqlqueue.strategies.taking import take
 from sqlqueue.strategies.waiting import unless_passed_over, waiting
 from sqlqueue.words import Words
@@ -61,7 +61,7 @@ def _find(words: Words, key: str, free: Sequence[str], most: int) -> Statement:
 class Unsettled:
     """What is to be settled goes with the first row that is taken, or by itself."""
 
-    def __init__(self, calls: Sequence[tuple[Call, list[Claim]]]) -> None:
+    def __init__(self, calls: Calls) -> None:
         self.calls = calls
         self.gone: list[Claim] = []
 
@@ -71,8 +71,7 @@ class Unsettled:
         if not calls:
             return ()
         results = connection.run(calls, durable=bool(self.calls))
-        for (_, claims), rows in zip(self.calls, results, strict=False):
-            self.gone += missing(claims, rows)
+        self.gone += changed_nothing(self.calls, results)
         self.calls = ()
         return results[-1] if take else ()
 
@@ -84,8 +83,6 @@ class ByFunction:
     `columns` are what the handler reads of a row, `cap` the attempts after which a row is spent (None: no cap),
     `by_key` whether claims pass keys over. It claims one row at a time. A claim's token is its key.
     """
-
-    one_trip = True
 
     def __init__(
         self,

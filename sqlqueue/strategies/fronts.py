@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
 from sqlqueue.sql import Statement, fill
+from sqlqueue.strategies.ahead import first_of, select_ahead
 from sqlqueue.strategies.waiting import claimable
 from sqlqueue.words import Words, every
 
@@ -13,19 +13,6 @@ MOST_SEEN = 1000
 
 #: No limit, for a walk that takes nothing.
 ALL = "1000000"
-
-LOOK_AHEAD = """
-SELECT {due} AS due, {hidden} AS hidden, {passed_over} AS passed_over, {now} AS now
-"""
-
-# When the first of the fronts that are hidden falls due; the rows behind them wait for it.
-DUE = """
-(
-    SELECT min(ahead) FROM (
-        {ranges}
-    ) AS _ranges
-)
-"""
 
 AHEAD_IN_LINES = """
 SELECT {value} AS ahead FROM {table}
@@ -85,23 +72,20 @@ def look_ahead_of_lines(words: Words, *, free: Sequence[str], own_shown: bool) -
     parts = {**line_parts(words, free, limit=ALL), "from_line": "NULL"}
     loose = column.optional
     hidden = _some(parts, "TRUE", words.unfinished(), loose=loose, beyond="0") if capabilities.watches else "TRUE"
-    by_database = isinstance(words.spec.clock, DatabaseClock) and words.spec.has(Role.RETRY_AFTER)
-    select = fill(
-        LOOK_AHEAD,
-        {
-            "due": _first_due(words, parts, loose=loose) if words.spec.has(Role.RETRY_AFTER) else "NULL",
-            "hidden": hidden,
-            "passed_over": _some(
-                parts, "taken", [*claimable(words), *free], loose=loose, beyond=":held" if own_shown else "0"
-            ),
-            "now": words.now(Role.RETRY_AFTER) if by_database else "NULL",
-        },
+    select = select_ahead(
+        words,
+        due=_first_due(words, parts, loose=loose) if words.spec.has(Role.RETRY_AFTER) else "NULL",
+        hidden=hidden,
+        passed_over=_some(
+            parts, "taken", [*claimable(words), *free], loose=loose, beyond=":held" if own_shown else "0"
+        ),
     )
     walk = words.dialect.walk_lines({**parts, "select": select}, "")
     return words.statement("look ahead in lines", "{walk}", width=4, writes=False, walk=walk)
 
 
 def _first_due(words: Words, parts: Mapping[str, str], *, loose: bool) -> str:
+    """When the first of the fronts that are hidden falls due; the rows behind them wait for it."""
     spec = words.spec.role(Role.RETRY_AFTER)
     assert spec is not None
     ahead = words.dialect.ahead(words.moment(Role.RETRY_AFTER), spec, words.now(Role.RETRY_AFTER))
@@ -110,7 +94,7 @@ def _first_due(words: Words, parts: Mapping[str, str], *, loose: bool) -> str:
         for value, condition in ahead
         for template in (AHEAD_IN_LINES, *([AHEAD_OF_NO_LINE] if loose else []))
     ]
-    return fill(DUE, {"ranges": "\nUNION ALL\n".join(ranges)})
+    return first_of(ranges)
 
 
 def _some(parts: Mapping[str, str], in_lines: str, conditions: Sequence[str], *, loose: bool, beyond: str) -> str:

@@ -23,7 +23,7 @@ from sqlqueue.strategies.counting import count
 from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Scan
-from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.settling import Calls, Settling, changed_nothing, missing
 from sqlqueue.strategies.waiting import unleased, unless_passed_over, waiting
 from sqlqueue.words import Words, also
 
@@ -106,13 +106,7 @@ class Lease:
             Lines(words, self._reading, take, name, most=most, free=free, own_shown=False)
             if spec.line
             else InOrder(
-                words,
-                self._reading,
-                name=name,
-                rows=partial(waiting, words, most),
-                take=take,
-                free=free,
-                by_key=by_key,
+                words, self._reading, name=name, rows=partial(waiting, words, most), take=take, free=free, by_key=by_key
             )
         )
         self._settling = Settling(words, by_lease(words), cap=cap, precision=precision)
@@ -172,11 +166,11 @@ class Lease:
         self,
         connection: Connection,
         turned: Turned,
-        settling: Sequence[tuple[Call, list[Claim]]],
+        settling: Calls,
         results: Sequence[Sequence[Row]],
     ) -> Turned:
         """The turn, with those whose settlement changed nothing."""
-        late = [claim for (_, held), done in zip(settling, results, strict=False) for claim in missing(held, done)]
+        late = changed_nothing(settling, results)
         if not late:
             return turned
         gone = [claim for claim in late if not connection.run([Call(self._present, {"id": claim.id})])[0]]

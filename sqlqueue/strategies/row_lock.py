@@ -21,7 +21,7 @@ from sqlqueue.strategies.counting import count
 from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look, Scan
-from sqlqueue.strategies.settling import Settling, missing
+from sqlqueue.strategies.settling import Settling, told
 from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
 from sqlqueue.words import Words, every
 
@@ -72,8 +72,6 @@ class RowLock:
     `columns` are what the handler reads of a row, `most` the most rows that one claim takes, `cap` the attempts after
     which a row is spent (None: no cap), `by_key` whether claims pass keys over.
     """
-
-    one_trip = True
 
     def __init__(
         self,
@@ -149,13 +147,13 @@ class RowLock:
             results = connection.send(steps) if steps else []
         except AfterCommit as after:
             connection.roll_back()
-            return self._told((), settling, after.results, failed=after.__cause__)
+            return told((), settling, after.results, failed=after.__cause__)
         try:
             claims = self._found(connection, look, results[len(settling) :], now) if look else ()
         except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
             failed = error.__cause__ if isinstance(error, AfterCommit) and error.__cause__ else error
-            return self._told((), settling, results, failed=failed)
-        return self._told(claims, settling, results)
+            return told((), settling, results, failed=failed)
+        return told(claims, settling, results)
 
     def _found(
         self, connection: Session, look: Look, results: Sequence[Sequence[Row]], now: datetime
@@ -182,17 +180,6 @@ class RowLock:
         """End a transaction that locked nothing. A driver may forget its prepared statements at a rollback; psycopg
         does."""
         connection.send([COMMIT])
-
-    @staticmethod
-    def _told(
-        claims: Sequence[Claim],
-        settling: Sequence[tuple[Call, list[Claim]]],
-        results: Sequence[Sequence[Row]],
-        failed: BaseException | None = None,
-    ) -> Turned:
-        """The turn, with the rows that were not there any more: whoever holds the lock loses it to nobody."""
-        gone = [claim for (_, held), done in zip(settling, results, strict=False) for claim in missing(held, done)]
-        return Turned(claims=claims, gone=gone, failed=failed)
 
     def hold_again(self, connection: Session, claim: Claim) -> bool:
         connection.roll_back()

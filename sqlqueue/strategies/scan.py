@@ -76,8 +76,7 @@ class InOrder:
     """The claim order over the whole queue, with a bookmark where walking from the start would cost more.
 
     `free`: the strategy's conditions, in a claim, for rows in nobody's hands; `free_now`: the same in a statement by
-    itself. `own_shown`: whether rows in this consumer's hands look free.
-    `by_key`: claims pass over rows for their keys' sake.
+    itself. `own_shown`: whether rows in this consumer's hands look free. `by_key`: whether claims pass keys over.
     """
 
     def __init__(

@@ -10,10 +10,13 @@ from sqlqueue.dialect import Row
 from sqlqueue.moments import round_up
 from sqlqueue.sql import Call, Statement
 from sqlqueue.statements import Settlements
-from sqlqueue.strategies.base import Claim, Move, Settlement
+from sqlqueue.strategies.base import Claim, Move, Settlement, Turned
 from sqlqueue.words import Words
 
 Pair = tuple[Claim, Settlement]
+
+#: Calls that settle, each with the claims that it settles.
+Calls = Sequence[tuple[Call, list[Claim]]]
 
 # "At once" is just past this turn's *now*: its own claim takes the rows behind first, so that a row that keeps asking
 # cannot starve them.
@@ -115,3 +118,19 @@ def missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
         return []
     found = {row[0] for row in rows}
     return [claim for claim in claims if claim.id not in found]
+
+
+def changed_nothing(settling: Calls, results: Sequence[Sequence[Row]]) -> list[Claim]:
+    """The claims whose settlements changed nothing; `results` begins with what those returned."""
+    return [claim for (_, claims), rows in zip(settling, results, strict=False) for claim in missing(claims, rows)]
+
+
+def told(
+    claims: Sequence[Claim],
+    settling: Calls,
+    results: Sequence[Sequence[Row]],
+    failed: BaseException | None = None,
+) -> Turned:
+    """The turn of a connection that holds the settled rows, with those that were not there any more: whoever holds the
+    lock loses it to nobody."""
+    return Turned(claims=claims, gone=changed_nothing(settling, results), failed=failed)

@@ -90,11 +90,8 @@ class Instance:
         self._turn(seat, None, look=True)
 
     def settle(self, seat: Seat, settlement: Settlement, *, look: bool) -> None:
-        """Settle a seat's row and, with `look`, claim another: in one turn where the strategy has them so."""
-        together = look and self.strategy.one_trip
-        self._turn(seat, settlement, look=together)
-        if look and not together:
-            self.look(seat)
+        """Settle a seat's row and, with `look`, claim another in the same turn."""
+        self._turn(seat, settlement, look=look)
 
     def _turn(self, seat: Seat, settlement: Settlement | None, *, look: bool) -> None:
         claim, now = seat.claim, self.table.now

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.clock import Clock, HostClock
+from sqlqueue.clock import Clock
 from sqlqueue.queue import Queue
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
@@ -102,7 +102,7 @@ class Holder:
         precision: int | None = None,
     ) -> None:
         broker, spec = queue.broker, queue.spec
-        self.clock: Clock = spec.clock if isinstance(spec.clock, Clock) else HostClock()
+        self.clock = spec.host_clock
         self.lease = Lease(
             Words(broker.dialect, spec, grouped=queue.group is not None),
             columns=reader(broker.dialect, spec, broker.codec, Any).columns,

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.clock import Clock, HostClock
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection
 from sqlqueue.queue import Queue
@@ -43,7 +42,7 @@ class Instance:
 
     def __init__(self, queue: Queue, *, wrap: Callable[[Connection], Any] = lambda connection: connection) -> None:
         broker, spec = queue.broker, queue.spec
-        self.clock: Clock = spec.clock if isinstance(spec.clock, Clock) else HostClock()
+        self.clock = spec.host_clock
         self._pool, self._wrap = broker.pool, wrap
         self._held: dict[Claim, Connection] = {}
         self._kept: dict[Claim, ExitStack] = {}

@@ -50,8 +50,7 @@ class SettlingContract(Contract):
         queue.handler(lambda message: outcome)
         queue.enqueue("x")
         drain(broker)
-        fields = ("done_at", "attempt", "error", "is_running")
-        assert [(clock.now(), 1, None, False)] == shown(database, queue, *fields)
+        assert [(clock.now(), 1, None, False)] == shown(database, queue, "done_at", "attempt", "error", "is_running")
         check_unheld(database, queue, stranger)
         assert Stopped(settled=0, given_back=0, abandoned=0) == drain(broker)
 
