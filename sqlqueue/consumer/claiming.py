@@ -14,6 +14,7 @@ from sqlqueue.strategies.base import Seated
 from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.strategies.together import Together
 from sqlqueue.words import Words
 
 
@@ -59,12 +60,19 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
     if lock is None:
         return RowLock(words, most=1, **common)
     if lock.lock is not None and lock.unlock is not None:
-        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, **common)
+        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, workers=handler.workers, **common)
     locks = pool.key_locks
     if locks is None:
         return Advisory(words, **common)
     locks.open()
-    return ByFunction(words, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common)
+    by_function = ByFunction(
+        words,
+        lock=lambda _, key: locks.try_lock(key),
+        unlock=lambda _, key: locks.unlock(key),
+        workers=handler.workers,
+        **common,
+    )
+    return Together(by_function)
 
 
 def in_order_here(queue: Queue, handler: Handler) -> bool:

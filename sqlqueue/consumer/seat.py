@@ -76,7 +76,8 @@ class Seat:
 
     def _turn_now(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
         seats, shared = self.seats, self.seats.shared
-        wakes, pass_over = seats.begin_look() if look else (0, NOBODY)
+        begun = seats.begin_look() if look else None
+        pass_over = begun.pass_over if begun else NOBODY
         settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []
         turned = shared.strategy.turn(connection, settlements, int(look), shared.now(), pass_over)
         if finished is not None:
@@ -84,7 +85,7 @@ class Seat:
             seats.settled(finished, gone=bool(turned.gone))
         if turned.failed is not None:
             raise turned.failed
-        if not look or connection.closed:
+        if begun is None or connection.closed:
             return None
         if turned.claims:
             (claim,) = turned.claims
@@ -92,7 +93,7 @@ class Seat:
             seats.found(work, connection, self)
             return work
         ahead = shared.strategy.look_ahead(connection, shared.now(), pass_over, seats.held_unseen)
-        seats.found_nothing(ahead, wakes)
+        seats.found_nothing(ahead, begun, self)
         return None
 
     def _settle(self, connection: Connection, finished: Finished, *, look: bool) -> Work | None:

@@ -12,6 +12,8 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
+import attrs
+
 from sqlqueue.consumer.bell import Bell
 from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
@@ -36,6 +38,14 @@ PATIENCE = 10.0
 LAST_SETTLEMENT = 5.0
 
 
+@attrs.frozen(eq=False)
+class Look:
+    """A look that has begun: the wake-ups that it sees, and the rows that it leaves alone."""
+
+    wakes: int
+    pass_over: PassOver
+
+
 class Seats:
     """Turns by seats: the claims, the rhythm and the books that the workers of one queue share."""
 
@@ -54,6 +64,8 @@ class Seats:
         self._bell = Bell()
         self._looking: Seat | None = None
         self._wakes, self._looked = 0, -1
+        self._last_look: Look | None = None
+        self._engaged: set[Seat] = set()  # from a row found to the end of the look behind its settlement
         self.in_hand = InHand()
         self._stopping = self._giving_up = False
 
@@ -95,7 +107,7 @@ class Seats:
 
     @property
     def idle(self) -> bool:
-        return not self.held and not self._looking and self._looked == self._wakes
+        return not self.held and not self._engaged and not self._looking and self._looked == self._wakes
 
     @property
     def held(self) -> int:
@@ -139,11 +151,11 @@ class Seats:
             return False
         return not self._pace.held_back(monotonic())
 
-    def begin_look(self) -> tuple[int, PassOver]:
-        """A look begins: the wake-ups that it sees, and the rows that it leaves alone."""
+    def begin_look(self) -> Look:
         with self._lock:  # decided: what this look knows
             self._pace.begin(monotonic())
-            return self._wakes, self._keys.pass_over() if self._keys else NOBODY
+            self._last_look = Look(self._wakes, self._keys.pass_over() if self._keys else NOBODY)
+            return self._last_look
 
     def free_keys(self, unfinished: Callable[[Any], bool]) -> None:
         if self._freeing is not None:
@@ -156,29 +168,34 @@ class Seats:
             if self._keys is not None:
                 self._keys.claimed(work)
             self._pace.full(monotonic())
+            self._engaged.add(seat)
             self._looking = None if self._looking is seat else self._looking
             self._bell.ring()
         self._works_again()
         self.shared.runner.notices.tell("claimed", work.delivery)
 
-    def found_nothing(self, ahead: Ahead, wakes: int) -> None:
-        with self._lock:  # decided: when somebody looks again
-            due_in = self._horizon.due_in(ahead, self.shared.now())
-            now = monotonic()
-            self._pace.short(now, due_in=due_in, hidden=ahead.hidden, certain=self.shared.certain())
-            if self._pace.wait(now) != 0.0:
-                self._looked = wakes
+    def found_nothing(self, ahead: Ahead, look: Look, seat: Seat) -> None:
+        with self._lock:  # decided: when somebody looks again; a look that began later knows better
+            self._engaged.discard(seat)
+            if look is self._last_look:
+                due_in = self._horizon.due_in(ahead, self.shared.now())
+                now = monotonic()
+                self._pace.short(now, due_in=due_in, hidden=ahead.hidden, certain=self.shared.certain())
+                if self._pace.wait(now) != 0.0:
+                    self._looked = look.wakes
         self._works_again()
         self.shared.runner.notices.tell("looked")
 
     def more(self) -> None:
         """A seat gave its connection up although there may be more rows."""
         with self._lock:  # decided: the next look comes now
+            self._looked = -1
             self._pace.wake(monotonic())
 
     def _rest(self, seat: Seat) -> None:
         """A worker is done, whatever it found."""
         with self._lock:  # decided: who looks next
+            self._engaged.discard(seat)
             self._looking = None if self._looking is seat else self._looking
             if self._looking is None and self._pace.wait(monotonic()) == 0.0:
                 self._bell.ring()
@@ -212,7 +229,6 @@ class Seats:
                 self._due(settlement)
             elif self.shared.frees_others:
                 self._pace.wake(monotonic())
-            self._looked = -1  # whoever settles looks on
         self._works_again()
         if again and self._pauses(settlement):
             self.report.cannot_hide()
@@ -255,6 +271,7 @@ class Seats:
         with self._lock:  # decided: when the next try is; those that fail together fail once
             if self.outage.lasts and self._pace.held_back(monotonic()) and trouble is not Trouble.CLOSED:
                 return
+            self._looked = -1
             permanent = trouble is Trouble.PERMANENT
             pause = self._pace.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
         self.outage.begin(trouble, error, pause)

@@ -19,14 +19,18 @@ class Binding:
     def __init__(
         self, words: Words, *, group: str | None, cap: int | None, constants: Mapping[str, Any] | None = None
     ) -> None:
-        self._constants = {"group": group, "cap": cap, **(constants or {})}
+        self._constants: dict[str, Any] = {"group": group, "cap": cap, **(constants or {})}
         self._nows = [(f"now_{role.value}", words.now_encoder(role)) for role in MOMENTS if words.spec.has(role)]
         self._encode_list: Converter = words.dialect.list_encoder() or list
+        self._constants |= self._passed(NOBODY)
 
     def values(self, now: datetime, pass_over: PassOver = NOBODY) -> dict[str, Any]:
-        values: dict[str, Any] = dict(self._constants)
+        values = dict(self._constants)
         for name, encode in self._nows:
             values[name] = encode(now)
-        values["passed_keys"] = self._encode_list(pass_over.keys)
-        values["passed_ids"] = self._encode_list(pass_over.ids)
+        if pass_over is not NOBODY:
+            values |= self._passed(pass_over)
         return values
+
+    def _passed(self, pass_over: PassOver) -> dict[str, Any]:
+        return {"passed_keys": self._encode_list(pass_over.keys), "passed_ids": self._encode_list(pass_over.ids)}

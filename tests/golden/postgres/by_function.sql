@@ -1,46 +1,29 @@
--- sqlqueue: find 4 by advisory lock
+-- sqlqueue: find by advisory lock
 SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
-JOIN (
-    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
-    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 4
-) AS _waiting ON "counted_jobs"."id" = _waiting.id
-ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 4;
 
 -- sqlqueue: find 64 by advisory lock
 SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
-JOIN (
-    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
-    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 64
-) AS _waiting ON "counted_jobs"."id" = _waiting.id
-ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+  AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 64;
 
 -- sqlqueue: find 256 by advisory lock
 SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
-JOIN (
-    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
-    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 256
-) AS _waiting ON "counted_jobs"."id" = _waiting.id
-ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+  AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 256;
 
 -- sqlqueue: find 1024 by advisory lock
 SELECT "counted_jobs"."id", CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text) AS key FROM "counted_jobs"
-JOIN (
-    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
-    WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
-      AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
-    ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
-    LIMIT 1024
-) AS _waiting ON "counted_jobs"."id" = _waiting.id
-ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id";
+WHERE COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz) <= $3
+  AND NOT CAST($1 AS text) || COALESCE(CAST("counted_jobs"."id" AS text), '') || CAST($2 AS text)::text = ANY($4::text[])
+ORDER BY COALESCE("counted_jobs"."due_at", '-infinity'::timestamptz), "counted_jobs"."id"
+LIMIT 1024;
 
 -- sqlqueue: take by advisory lock
 UPDATE "counted_jobs"

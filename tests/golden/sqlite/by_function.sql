@@ -1,11 +1,10 @@
--- sqlqueue: find 4 by advisory lock
+-- sqlqueue: find by advisory lock
 SELECT "counted_jobs"."id", CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text) AS key FROM "counted_jobs"
 JOIN (
     SELECT id FROM (
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') <= ?3 AND (substr(COALESCE("counted_jobs"."due_at", ''), -6, 1) <> '-' OR COALESCE(strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')), '') <= ?3)
-              AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 4
         ) AS _range_0
@@ -13,7 +12,6 @@ JOIN (
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= substr(?3, 1, 10) || 'T' AND COALESCE("counted_jobs"."due_at", '') < substr(?3, 1, 10) || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
-              AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 4
         ) AS _range_1
@@ -21,7 +19,6 @@ JOIN (
         SELECT * FROM (
             SELECT "counted_jobs"."id" AS id, COALESCE("counted_jobs"."due_at", '') AS key_0 FROM "counted_jobs"
             WHERE COALESCE("counted_jobs"."due_at", '') >= date(substr(?3, 1, 10), '+1 day') || 'T' AND COALESCE("counted_jobs"."due_at", '') < date(substr(?3, 1, 10), '+1 day') || 'U' AND strftime('%Y-%m-%d %H:%M:%f', COALESCE("counted_jobs"."due_at", '')) <= ?3
-              AND NOT quote(CAST(?1 AS text) || COALESCE(CASE typeof("counted_jobs"."id") WHEN 'blob' THEN hex("counted_jobs"."id") ELSE CAST("counted_jobs"."id" AS text) END, '') || CAST(?2 AS text)) IN (SELECT value FROM json_each(?4))
             ORDER BY COALESCE("counted_jobs"."due_at", ''), "counted_jobs"."id"
             LIMIT 4
         ) AS _range_2

@@ -1,0 +1,73 @@
+"""What looks of several seats tell of the queue, whichever of them ends first."""
+
+from datetime import datetime, timezone
+from time import monotonic
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+
+from sqlqueue.consumer.handlers import Runner, Work
+from sqlqueue.consumer.notices import Notices
+from sqlqueue.consumer.pace import Pace
+from sqlqueue.consumer.seat import Seat
+from sqlqueue.consumer.seats import Seats
+from sqlqueue.consumer.shared import Shared
+from sqlqueue.delivery import Delivery
+from sqlqueue.strategies.base import Ahead, Claim
+
+EMPTY = Ahead(hidden=False)
+
+#: It is only kept here.
+CONNECTION: Any = object()
+
+
+@pytest.fixture
+def seats() -> Seats:
+    runner = create_autospec(Runner, instance=True, notices=Notices("jobs"))
+    shared = create_autospec(Shared, instance=True, queue="jobs", runner=runner, one_at_a_time=False)
+    shared.now = lambda: datetime(2026, 1, 1, tzinfo=timezone.utc)
+    shared.certain = lambda: True
+    return Seats(shared, Pace(60.0), workers=2, by_key=False)
+
+
+def a_seat(seats: Seats) -> Seat:
+    return Seat(seats, lambda error: None)
+
+
+def some_work() -> Work:
+    return Work(Delivery("jobs", Claim(1, None, None, None, ())))
+
+
+def test_a_look_that_began_earlier_and_ends_later_hides_no_rows(seats: Seats) -> None:
+    early, late = a_seat(seats), a_seat(seats)
+    before = seats.begin_look()
+    seats.wake()
+    seats.begin_look()
+    seats.found(some_work(), CONNECTION, late)
+    seats.found_nothing(EMPTY, before, early)
+    assert seats._pace.wait(monotonic()) == 0.0
+
+
+def test_a_look_that_began_earlier_and_ends_later_keeps_nobody_from_being_idle(seats: Seats) -> None:
+    early, late = a_seat(seats), a_seat(seats)
+    before = seats.begin_look()
+    seats.wake()
+    after = seats.begin_look()
+    seats.found_nothing(EMPTY, after, late)
+    seats.found_nothing(EMPTY, before, early)
+    assert seats.idle
+
+
+def test_a_seat_is_not_idle_between_its_settlement_and_the_look_behind_it(seats: Seats) -> None:
+    seat, work = a_seat(seats), some_work()
+    seats.begin_look()
+    seats.found(work, CONNECTION, seat)
+    look = seats.begin_look()
+    seats.found_nothing(EMPTY, look, a_seat(seats))
+    assert seats.take_back(work)
+    seats.in_hand.done()
+    assert not seats.idle
+    look = seats.begin_look()
+    seats.found_nothing(EMPTY, look, seat)
+    assert seats.idle
