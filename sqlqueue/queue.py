@@ -13,6 +13,7 @@ from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import Handler, make_handler, refuse_unserved
+from sqlqueue.joining import after_commit
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
@@ -79,6 +80,7 @@ class Queue:
         calls = [Call(self._inserts[on_conflict], self._rows.named(row)), *self.broker.notifications(self)]
         if connection is not None:
             rows = self.broker.adopt(connection).run(calls)[0]
+            after_commit(connection, self._wake)
         else:
             with self.broker.pool.connection() as ours:
                 rows = ours.run(calls)[0]
@@ -95,7 +97,9 @@ class Queue:
         """
         self._open()
         if connection is not None:
-            return self._insert_many(self.broker.adopt(connection), messages)
+            count = self._insert_many(self.broker.adopt(connection), messages)
+            after_commit(connection, self._wake)
+            return count
         with self.broker.pool.connection() as ours:
             count = self._insert_many(ours, messages)
         self.broker.wake(self)
@@ -105,6 +109,9 @@ class Queue:
         told = self.broker.notifications(self)
         rows = self._rows.many(messages, connection)
         return connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows, then=told)
+
+    def _wake(self) -> None:
+        self.broker.wake(self)
 
     def _open(self) -> None:
         if self.broker.closed:
@@ -213,10 +220,13 @@ class Queue:
         fixed delay in seconds, or None for no retry; by default 1 s doubling to 1 h. `on_decode_error`: the same for
         a row that cannot be read; by default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
 
-        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `transactional`, `dead_letter` and
-        `reply_to`, which this release does not serve yet.
+        `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
+        acknowledgement commits with the row's settlement, and that every other outcome undoes.
+
+        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `dead_letter` and `reply_to`, which
+        this release does not serve yet.
         """
-        refuse_unserved(batch=batch, transactional=transactional, dead_letter=dead_letter, reply_to=reply_to)
+        refuse_unserved(batch=batch, dead_letter=dead_letter, reply_to=reply_to)
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -225,6 +235,7 @@ class Queue:
                 workers=workers,
                 by_key=by_key,
                 prefetch=prefetch,
+                transactional=transactional,
                 max_attempts=max_attempts,
                 retry=retry,
                 on_decode_error=on_decode_error,

@@ -8,13 +8,15 @@ import attrs
 from sqlqueue.consumer.budget import Budget
 from sqlqueue.consumer.handlers import Runner
 from sqlqueue.dialect import Trouble
+from sqlqueue.sql import Begin
 from sqlqueue.strategies.base import Seated
 
 
 @attrs.define(eq=False)
 class Shared:
     """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
-    `frees_others`: whether rows wait for others to be settled."""
+    `frees_others`: whether rows wait for others to be settled. `transactional`: whether handlers write in their
+    delivery's transaction, which `begin` opens; None where the claim's own is the handler's."""
 
     queue: str
     strategy: Seated
@@ -26,3 +28,5 @@ class Shared:
     one_at_a_time: bool
     frees_others: bool
     certain: Callable[[], bool]
+    transactional: bool = False
+    begin: Begin | None = None

@@ -23,6 +23,7 @@ def test_what_is_not_set_is_the_brokers_or_the_default() -> None:
             takes_delivery=False,
             workers=1,
             by_key=False,
+            transactional=False,
             prefetch=0,
             max_attempts=None,
             retry=retry.Exponential(),

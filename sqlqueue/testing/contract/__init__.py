@@ -15,6 +15,7 @@
     class TestTokens(contract.TokensContract): ...
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
+    class TestTransactional(contract.TransactionalContract): ...
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestClocks(contract.ClocksContract): ...
@@ -61,6 +62,7 @@ from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
+from sqlqueue.testing.contract.transactional import TransactionalContract
 
 __all__ = [
     "AdvisoryContract",
@@ -90,6 +92,7 @@ __all__ = [
     "SchemaContract",
     "SettlingContract",
     "TokensContract",
+    "TransactionalContract",
     "created",
     "shown",
     "stored",
