@@ -31,6 +31,7 @@ class SessionConnection(PooledConnection):
 
     _referred = 0
     _inside = False  # the gate
+    _kept = False
 
     def send(self, steps: Sequence[Step]) -> list[list[Row]]:
         results: list[list[Row]] = []
@@ -75,12 +76,12 @@ class SessionConnection(PooledConnection):
         except sqlite3.ProgrammingError:
             self.spoiled = True
             return CLOSED
-        if self._kept():
-            self.spoiled = True
+        if self._is_kept():
+            self._kept = True
             return IN_USE
         return None if inside else ENDED
 
-    def _kept(self) -> bool:
+    def _is_kept(self) -> bool:
         """Whether more refers to the connection than before; cursors in a cycle wait for the collector."""
         if sys.getrefcount(self.driver) <= self._referred:
             return False
@@ -90,7 +91,7 @@ class SessionConnection(PooledConnection):
     def restore(self) -> bool:
         fit = super().restore()
         self._leave_gate()
-        return fit
+        return fit and not self._kept
 
     def _begin(self) -> None:
         patience = Patience(self._seconds)

@@ -65,6 +65,7 @@ class Seat:
             raise TransactionError(f"row {finished.work.delivery.claim.id!r} was lost with its delivery's connection")
         together = not shared.one_at_a_time and not shared.transactional
         look = finished.trouble is None and seats.may_go_on(finished.verdict.settlement)
+        look = look and not (isinstance(connection, Transaction) and connection.last)
         work = self._settle(connection, finished, look=look and together)
         if look and not together and not connection.closed:
             return self._look(connection)

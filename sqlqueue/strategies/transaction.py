@@ -19,6 +19,7 @@ class Transaction:
     def __init__(self, session: Session, begin: Begin | None) -> None:
         self._session, self._begin = session, begin
         self._open = False
+        self.last = False
 
     @property
     def open(self) -> bool:
@@ -36,8 +37,10 @@ class Transaction:
         return driver
 
     def take_back(self) -> str | None:
-        """As `Session.take_back`."""
-        return self._session.take_back()
+        """As `Session.take_back`. With a problem it was the connection's `last` delivery."""
+        problem = self._session.take_back()
+        self.last = problem is not None
+        return problem
 
     def undo(self) -> bool:
         """Undo what the handler wrote. Whether the row is still held: under a row lock it is not, where the handler
