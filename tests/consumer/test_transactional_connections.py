@@ -190,3 +190,28 @@ def test_the_connections_of_a_users_pool_go_back_as_they_came(postgres_database:
             assert connection.execute("SELECT 1").fetchone() == (1,)
             assert not connection.autocommit
     assert seen == [{"one": 1}]
+
+
+@pytest.mark.parametrize("strategy", [LEASE, ROW_LOCK, ADVISORY_LOCK])
+def test_a_session_that_ends_under_its_handler_acknowledges_nothing_and_the_row_comes_again(
+    postgres_database: Database, strategy: str
+) -> None:
+    """PAINS 25"""
+    postgres_database.execute(NOTES)
+    pids: list[int] = []
+    with Broker(postgres_database.url, poll_interval=0.1, lease=1.0) as broker:
+        queue = queue_of(broker, strategy)
+
+        @queue.handler(transactional=True, workers=2)
+        def handle(message: Any, delivery: Delivery) -> None:
+            delivery.connection.execute("INSERT INTO notes VALUES ('once')")
+            pids.append(delivery.connection.info.backend_pid)
+            if len(pids) == 1:
+                postgres_database.execute("SELECT pg_terminate_backend(?)", pids[0])
+
+        queue.enqueue("one")
+        consumer, recorder = recorded(broker)
+        with consumer:
+            recorder.wait_for("acknowledged")
+    assert len(pids) == 2
+    assert postgres_database.execute("SELECT note FROM notes") == [("once",)]

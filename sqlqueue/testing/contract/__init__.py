@@ -16,6 +16,7 @@
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
     class TestTransactional(contract.TransactionalContract): ...
+    class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestClocks(contract.ClocksContract): ...
@@ -63,6 +64,7 @@ from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
 from sqlqueue.testing.contract.transactional import TransactionalContract
+from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkContract
 
 __all__ = [
     "AdvisoryContract",
@@ -93,6 +95,7 @@ __all__ = [
     "SettlingContract",
     "TokensContract",
     "TransactionalContract",
+    "TransactionsAtWorkContract",
     "created",
     "shown",
     "stored",

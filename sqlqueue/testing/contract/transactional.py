@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event, Thread
-from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError, TransactionError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.testing.clock import ManualClock
-from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, OpenBroker, created, shown
+from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown
 from sqlqueue.testing.contract.holding import Stranger, check_unheld, held_by
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job
 from sqlqueue.testing.drain import drain
@@ -29,13 +27,17 @@ def write(connection: Any, note: str) -> None:
     connection.execute(f"INSERT INTO notes VALUES ('{note}')")  # noqa: S608 - a test's own word
 
 
-class TransactionalContract(Contract):
-    """An acknowledgement commits what the handler wrote; every other outcome undoes it first."""
+class WithNotes(Contract):
+    """A table that handlers write to; the fixture tells what is committed in it."""
 
     @pytest.fixture
     def notes(self, database: Database) -> Callable[[], list[str]]:
         database.execute(CREATE_NOTES)
         return lambda: [note for (note,) in database.execute(NOTES)]
+
+
+class TransactionalContract(WithNotes):
+    """An acknowledgement commits what the handler wrote; every other outcome undoes it first."""
 
     def test_what_a_handler_wrote_commits_with_its_acknowledgement(
         self, database: Database, broker: Broker, strategy: str, stranger: Stranger, notes: Callable[[], list[str]]
@@ -228,128 +230,6 @@ class TransactionalContract(Contract):
         assert recorder.of("acknowledged") == []
         assert len(shown(database, queue, "error")) == 1
         check_unheld(database, queue, stranger)
-
-    def test_many_rows_on_several_workers_are_written_once_each(
-        self, database: Database, open_broker: OpenBroker, strategy: str, notes: Callable[[], list[str]]
-    ) -> None:
-        """SUITE 117"""
-        broker = open_broker(pool_size=5)
-        queue = created(broker, held_by(strategy, CountedJob))
-        failed: set[str] = set()
-
-        @queue.handler(workers=3, transactional=True)
-        def handle(message: str, delivery: Delivery) -> Retry | None:
-            write(delivery.connection, message)
-            if message.endswith("3") and message not in failed:
-                failed.add(message)
-                return Retry()
-            return None
-
-        queue.enqueue_many(f"n{number:02}" for number in range(30))
-        with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("acknowledged", count=30)
-        assert notes() == [f"n{number:02}" for number in range(30)]
-        assert shown(database, queue, "id") == []
-        with broker.pool.connection() as connection:
-            assert broker.dialect.read_clock(connection).tzinfo is not None
-
-    def test_a_lost_lease_undoes_what_the_handler_wrote(
-        self, database: Database, broker: Broker, notes: Callable[[], list[str]]
-    ) -> None:
-        """PAINS 2"""
-        queue = created(broker, Job)
-
-        @queue.handler(transactional=True)
-        def handle(message: str, delivery: Delivery) -> None:
-            write(delivery.connection, message)
-            name = broker.dialect.table(queue.spec)
-            delivery.connection.execute(f"UPDATE {name} SET locked_until = '2999-01-01 00:00:00.000000'")  # noqa: S608
-
-        queue.enqueue("one")
-        with Consumer(broker, observers=[recorder := Recorder()]) as consumer:
-            recorder.wait_for("lease_lost")
-            consumer.request_stop()
-        assert notes() == []
-        assert len(shown(database, queue, "id")) == 1
-
-    def test_a_handler_that_works_for_several_leases_keeps_its_row(
-        self, open_broker: OpenBroker, notes: Callable[[], list[str]], database: Database
-    ) -> None:
-        """SUITE 21, 111: although it has its own row locked."""
-        broker = open_broker(lease=0.4)
-        queue = created(broker, Job)
-        pause = Event()
-
-        @queue.handler(transactional=True, workers=2)
-        def handle(message: str, delivery: Delivery) -> None:
-            write(delivery.connection, message)
-            name = broker.dialect.table(queue.spec)
-            delivery.connection.execute(f"UPDATE {name} SET payload = 'seen'")  # noqa: S608
-            pause.wait(1.0)
-
-        queue.enqueue("one")
-        with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("acknowledged")
-        assert notes() == ["one"]
-        assert recorder.of("lease_lost") == []
-        assert shown(database, queue, "id") == []
-
-    def test_rows_of_a_key_keep_their_order(
-        self, open_broker: OpenBroker, strategy: str, notes: Callable[[], list[str]]
-    ) -> None:
-        from sqlqueue.testing.contract.tables import KeyedJob
-
-        broker = open_broker(pool_size=4)
-        queue = created(broker, held_by(strategy, KeyedJob))
-        order: list[str] = []
-        failed: list[str] = []
-
-        @queue.handler(workers=3, by_key=True, transactional=True)
-        def handle(message: str, delivery: Delivery) -> Retry | None:
-            order.append(message)
-            write(delivery.connection, message)
-            if message == "a1" and not failed:
-                failed.append(message)
-                return Retry(0.05)
-            return None
-
-        for message in ("a1", "a2", "b1", "a3", "b2"):
-            queue.enqueue(message, key=message[0])
-        with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("acknowledged", count=5)
-        assert [one for one in order if one[0] == "a"] == ["a1", "a1", "a2", "a3"]
-        assert [one for one in order if one[0] == "b"] == ["b1", "b2"]
-        assert notes() == ["a1", "a2", "a3", "b1", "b2"]
-
-    def test_what_is_given_back_at_a_stop_is_undone(
-        self, database: Database, open_broker: OpenBroker, strategy: str, notes: Callable[[], list[str]]
-    ) -> None:
-        broker = open_broker()
-        queue = created(broker, held_by(strategy, CountedJob))
-        begun, go_on = Event(), Event()
-
-        @queue.handler(transactional=True)
-        def handle(message: str, delivery: Delivery) -> None:
-            write(delivery.connection, message)
-            begun.set()
-            assert go_on.wait(LIMIT)
-
-        queue.enqueue("one")
-        others = set(enumerate_threads())
-        consumer = Consumer(broker, drain_timeout=0.1)
-        consumer.start()
-        assert begun.wait(LIMIT)
-        stopping = Thread(target=consumer.stop)
-        stopping.start()
-        stopping.join(2 * LIMIT)
-        left = set(enumerate_threads()) - others
-        go_on.set()
-        for thread in left:
-            thread.join(LIMIT)
-        assert not any(thread.is_alive() for thread in left)
-        broker.close()
-        assert notes() == []
-        assert len(shown(database, queue, "id")) == 1
 
     def test_a_declaration_that_cannot_work_is_refused(self, broker: Broker, strategy: str) -> None:
         queue = created(broker, held_by(strategy, Job))
