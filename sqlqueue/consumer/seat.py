@@ -63,7 +63,7 @@ class Seat:
         if isinstance(connection, Transaction) and not self._undone(connection, finished):
             seats.more()
             raise TransactionError(f"row {finished.work.delivery.claim.id!r} was lost with its delivery's connection")
-        together = not shared.one_at_a_time and not shared.transactional
+        together = not shared.one_at_a_time and not shared.settles_first
         look = finished.trouble is None and seats.may_go_on(finished.verdict.settlement)
         look = look and not (isinstance(connection, Transaction) and connection.last)
         work = self._settle(connection, finished, look=look and together)

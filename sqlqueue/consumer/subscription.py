@@ -120,6 +120,7 @@ class Subscription:
         budget = budget_of(broker.pool)
         workers = self._workers(budget.check_seats(name))
         by_key, lines = in_order_here(self.queue, handler), spec.line is not None
+        lock = spec.role(Role.LEASE) or spec.advisory_lock  # None: row locks
         shared = Shared(
             queue=name,
             strategy=strategy,
@@ -131,6 +132,7 @@ class Subscription:
             one_at_a_time=handler.by_key or lines,
             frees_others=by_key or lines,
             certain=certain,
+            settles_first=handler.transactional and not (lock is None or self.needs_sessions),
             transactional=handler.transactional,
             begin=handlers_begin(self.queue, handler),
         )
