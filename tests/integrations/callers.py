@@ -32,7 +32,7 @@ Kind = Callable[[Database], AbstractContextManager[Caller]]
 def _sqlite3(**options: Any) -> Kind:
     @contextmanager
     def opened(database: Database) -> Iterator[Caller]:
-        with closing(sqlite3.connect(database.name, timeout=0, **options)) as driver:
+        with closing(sqlite3.connect(database.name, timeout=10, **options)) as driver:
             explicit = driver.isolation_level is None or options.get("autocommit") is True
 
             def begin() -> None:

@@ -25,7 +25,7 @@ class Job:
 before = set(sys.modules)
 with Broker("sqlite:///jobs.db") as broker:
     jobs = broker.queue(Job)
-    jobs.handler(print)
+    jobs.handler(lambda message: print(message))
     broker.create_tables()
     driver = sqlite3.connect("jobs.db")
     jobs.enqueue("handled", connection=driver)
