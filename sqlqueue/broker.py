@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from sqlqueue import joining
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec, JsonCodec
 from sqlqueue.column import Role
@@ -115,9 +116,11 @@ class Broker:
         driver = manager().hook.sqlqueue_driver_connection(obj=connection)
         adopted = None if driver is None else self.dialect.adopt(driver)
         if adopted is None:
+            inside = "" if driver is None or driver is connection else f", in which there is {_kind(driver)},"
             raise DeclarationError(
-                f"connection={type(connection).__module__}.{type(connection).__qualname__} is no connection to "
-                f"{self.dialect.source} that sqlqueue knows; give the driver's own connection"
+                f"connection={_kind(connection)}{inside} is no connection to {self.dialect.source} that sqlqueue "
+                "knows; give, to that database, the driver's own connection, a SQLAlchemy Session or Connection, or "
+                "Django's connection"
             )
         return adopted
 
@@ -162,6 +165,11 @@ class Broker:
         """Tell this process's consumers that the queue has a new row."""
         self._tell(Hint(queue.spec.full_name, queue.group or ""))
 
+    def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None:
+        """Have `wake` called after the caller's commit, where its connection can tell of it."""
+        if not joining.after_commit(connection, wake):
+            manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
+
     def _tell(self, hint: Hint) -> None:
         for listener in tuple(self._listeners.get(os.getpid(), ())):
             listener(hint)
@@ -173,3 +181,7 @@ class Broker:
 
     def unlisten(self, listener: Listener) -> None:
         self._listeners[os.getpid()].pop(listener, None)
+
+
+def _kind(obj: Any) -> str:
+    return f"{type(obj).__module__}.{type(obj).__qualname__}"

@@ -1,5 +1,6 @@
-"""What a plugin can bring. Hooks run on cold paths only; a consumer collects them once, when it starts."""
+"""What a plugin can bring. Hooks run where a broker is made, a consumer starts, or a caller's connection is given."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pluggy
@@ -23,6 +24,15 @@ def sqlqueue_dialect(source: Any) -> Dialect | None:
 @hookspec(firstresult=True)
 def sqlqueue_driver_connection(obj: Any) -> Any | None:
     """The driver's own connection inside `obj` (a session, a wrapper); None where it is not known here."""
+
+
+@hookspec(firstresult=True)
+def sqlqueue_after_commit(obj: Any, call: Callable[[], None]) -> bool | None:
+    """Have `call()` run when what was written through `obj` (what `enqueue(connection=…)` was given) is committed, at
+    once where it is already, and never after a rollback; True where it will, None where that is not known here.
+
+    The same `call` may come again in one transaction; running it once is enough.
+    """
 
 
 @hookspec

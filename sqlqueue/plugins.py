@@ -1,7 +1,10 @@
 """Finds what plugins bring: entry points are loaded by name, so a machine without psycopg runs SQLite."""
 
+import sys
+import threading
+from collections.abc import Sequence
 from functools import lru_cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pluggy
@@ -10,15 +13,37 @@ from sqlqueue import hookspecs
 from sqlqueue.dialect import Dialect
 from sqlqueue.errors import DialectNotFound
 
+#: Entry points named by URL scheme, for dialects.
 GROUP = hookspecs.PROJECT
+
+#: Entry points named by the module that a program has imported where it needs them.
+INTEGRATIONS = "sqlqueue.integrations"
+
+_loading = threading.Lock()
+
+
+def manager() -> pluggy.PluginManager:
+    """The process's plugin manager, with the integrations of what the program has imported by now; nothing is imported
+    for one that it has not. `manager().register(plugin)` adds a plugin by hand."""
+    plugins = _manager()
+    for entry in _integrations():
+        if entry.name in sys.modules and not plugins.has_plugin(entry.value):
+            with _loading:  # two threads may come at once, and it is registered once
+                if not plugins.has_plugin(entry.value):
+                    plugins.register(entry.load(), name=entry.value)
+    return plugins
 
 
 @lru_cache(maxsize=1)
-def manager() -> pluggy.PluginManager:
-    """The process's plugin manager; `manager().register(plugin)` adds one by hand."""
+def _manager() -> pluggy.PluginManager:
     plugins = pluggy.PluginManager(hookspecs.PROJECT)
     plugins.add_hookspecs(hookspecs)
     return plugins
+
+
+@lru_cache(maxsize=1)
+def _integrations() -> Sequence[EntryPoint]:
+    return tuple(entry_points(group=INTEGRATIONS))
 
 
 def dialect_for(source: Any) -> Dialect:

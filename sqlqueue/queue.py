@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import attrs
@@ -13,7 +13,6 @@ from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import Handler, make_handler, refuse_unserved
-from sqlqueue.joining import after_commit
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
@@ -67,8 +66,8 @@ class Queue:
         of these roles. `delay` (seconds or timedelta, from the table's clock's *now*) or `at` (an aware datetime)
         hide the row until then.
         `on_conflict="ignore"` leaves out a row that meets one of the table's unique indexes and returns None.
-        `connection`: the caller's own (psycopg or sqlite3); the row then belongs to its transaction, and the caller
-        commits.
+        `connection`: the caller's own, of psycopg, psycopg2 or sqlite3, a SQLAlchemy `Session` or `Connection`, or
+        Django's; the row then belongs to its transaction, and the caller commits.
 
         Raises `BrokerClosed`, `EncodeError` for a message or header that cannot be stored, `DeclarationError` for an
         option whose column the table lacks, `ValueError` for a bad time, and the driver's error where the insert fails.
@@ -80,7 +79,7 @@ class Queue:
         calls = [Call(self._inserts[on_conflict], self._rows.named(row)), *self.broker.notifications(self)]
         if connection is not None:
             rows = self.broker.adopt(connection).run(calls)[0]
-            after_commit(connection, self._wake)
+            self.broker.wake_after_commit(connection, self._wake)
         else:
             with self.broker.pool.connection() as ours:
                 rows = ours.run(calls)[0]
@@ -98,7 +97,7 @@ class Queue:
         self._open()
         if connection is not None:
             count = self._insert_many(self.broker.adopt(connection), messages)
-            after_commit(connection, self._wake)
+            self.broker.wake_after_commit(connection, self._wake)
             return count
         with self.broker.pool.connection() as ours:
             count = self._insert_many(ours, messages)
@@ -110,12 +109,13 @@ class Queue:
         rows = self._rows.many(messages, connection)
         return connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows, then=told)
 
-    def _wake(self) -> None:
-        self.broker.wake(self)
-
     def _open(self) -> None:
         if self.broker.closed:
             raise BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
+
+    @cached_property
+    def _wake(self) -> Callable[[], None]:
+        return partial(self.broker.wake, self)  # one object, so that a transaction of many rows keeps one
 
     @cached_property
     def _rows(self) -> RowMaker:
@@ -162,7 +162,9 @@ class Queue:
         """
         self._open()
         if connection is not None:
-            return skip(self.broker.adopt(connection), self._words, self.group, id)
+            skipped = skip(self.broker.adopt(connection), self._words, self.group, id)
+            self.broker.wake_after_commit(connection, self._wake)
+            return skipped
         with self.broker.pool.connection() as ours:
             skipped = skip(ours, self._words, self.group, id)
         if skipped:

@@ -4,17 +4,19 @@ Reading order: `dialect` (what PostgreSQL answers), `values` and `adapters` (Pyt
 `fuse` (how calls run), `pool`, `line` and `waker` (LISTEN), `ddl`, `schema` (what is checked at the start), `trouble`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from sqlqueue.dialect import Dialect
 from sqlqueue.errors import DeclarationError
 from sqlqueue.hookspecs import hookimpl
-from sqlqueue_postgres.dialect import PostgresDialect
+from sqlqueue_postgres.dialect import PostgresDialect, is_psycopg2
 
-__all__ = ["PostgresDialect", "sqlqueue_dialect", "sqlqueue_driver_connection"]
+__all__ = ["PostgresDialect", "sqlqueue_after_commit", "sqlqueue_dialect", "sqlqueue_driver_connection"]
 
 SCHEMES = ("postgresql://", "postgres://")
 
@@ -35,5 +37,18 @@ def sqlqueue_dialect(source: Any) -> Dialect | None:
 
 @hookimpl
 def sqlqueue_driver_connection(obj: Any) -> Any | None:
-    """A psycopg connection is the driver's own already."""
-    return obj if isinstance(obj, psycopg.Connection) else None
+    """A connection of psycopg's or psycopg2's is the driver's own already."""
+    ours = isinstance(obj, psycopg.Connection | psycopg.AsyncConnection) or is_psycopg2(obj)
+    return obj if ours else None
+
+
+@hookimpl
+def sqlqueue_after_commit(obj: Any, call: Callable[[], None]) -> bool | None:
+    """Outside of a transaction the server has committed already; of a later commit the drivers tell nobody."""
+    if isinstance(obj, psycopg.Connection):
+        idle = obj.info.transaction_status == TransactionStatus.IDLE
+    else:
+        idle = is_psycopg2(obj) and obj.info.transaction_status == TransactionStatus.IDLE
+    if idle:
+        call()
+    return idle or None

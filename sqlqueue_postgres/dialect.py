@@ -1,5 +1,6 @@
 """What PostgreSQL answers to the core's questions."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
@@ -173,6 +174,10 @@ class PostgresDialect(Dialect):
     def adopt(self, connection: Any) -> Connection | None:
         if isinstance(connection, psycopg.AsyncConnection):
             raise DeclarationError("an AsyncConnection serves an event loop; sqlqueue takes a psycopg.Connection")
+        if is_psycopg2(connection):
+            from sqlqueue_postgres.psycopg2 import adopt  # only for those who have it
+
+            return adopt(connection)
         return AdoptedConnection(connection) if isinstance(connection, psycopg.Connection) else None
 
     def waker(self, pool: Pool, channels: Sequence[str], wake: Callable[[Hint], None], *, notify: bool) -> Waker | None:
@@ -242,6 +247,12 @@ class PostgresDialect(Dialect):
 
     def classify(self, error: BaseException) -> Trouble:
         return trouble.classify(error)
+
+
+def is_psycopg2(connection: Any) -> bool:
+    """Whether it is psycopg2's, which is not imported to find that out."""
+    driver = sys.modules.get("psycopg2.extensions")
+    return driver is not None and isinstance(connection, driver.connection)
 
 
 def _shown(parameters: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """sqlqueue on SQLite, through the standard library's `sqlite3`. Loaded by the URL scheme `sqlite`."""
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 from sqlqueue.dialect import Dialect
@@ -8,7 +9,7 @@ from sqlqueue.hookspecs import hookimpl
 from sqlqueue_sqlite.dialect import SQLiteDialect
 from sqlqueue_sqlite.location import SCHEME, parse
 
-__all__ = ["SQLiteDialect", "sqlqueue_dialect", "sqlqueue_driver_connection"]
+__all__ = ["SQLiteDialect", "sqlqueue_after_commit", "sqlqueue_dialect", "sqlqueue_driver_connection"]
 
 
 @hookimpl
@@ -23,3 +24,12 @@ def sqlqueue_dialect(source: Any) -> Dialect | None:
 def sqlqueue_driver_connection(obj: Any) -> Any | None:
     """A `sqlite3.Connection` is the driver's own already."""
     return obj if isinstance(obj, sqlite3.Connection) else None
+
+
+@hookimpl
+def sqlqueue_after_commit(obj: Any, call: Callable[[], None]) -> bool | None:
+    """Outside of a transaction the driver has committed already; of a later commit it tells nobody."""
+    if not isinstance(obj, sqlite3.Connection) or obj.in_transaction:
+        return None
+    call()
+    return True

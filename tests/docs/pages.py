@@ -1,12 +1,14 @@
 """The pages that people read: their code blocks, links and headings."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import dedent
 from types import CodeType
 
 import attrs
+
+from tests.support.availability import INTEGRATIONS, installed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,8 +28,15 @@ class Block:
     line: int
 
     @property
+    def needs(self) -> Sequence[str]:
+        """The modules that it is about, beside sqlqueue: the further words of its info string."""
+        return [word for word in self.info[1:] if word in INTEGRATIONS]
+
+    @property
     def runs(self) -> bool:
-        return self.info[:1] == ("python",) and "no-run" not in self.info
+        """Whether it runs on SQLite, with what is installed here."""
+        here = installed(*self.needs) and not {"no-run", "postgres"} & set(self.info)
+        return self.info[:1] == ("python",) and here
 
     def compiled(self) -> CodeType:
         """The code, whose errors name the page and its lines."""

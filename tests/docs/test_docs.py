@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import sqlqueue
 from sqlqueue import Broker, Consumer
 from sqlqueue.plugins import manager
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, links
+from tests.support.availability import installed
+from tests.support.database import sqlite_file
 
 LIMIT = 30.0  # seconds
 
@@ -26,13 +29,26 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty directory, where a consumer that would run for ever ends when nothing is left to do."""
+    """An empty directory, where a consumer that would run for ever ends when nothing is left to do. Where Django is
+    installed, its site there serves shop.db."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Consumer, "run_forever", lambda consumer: consumer.run_until_idle(LIMIT))
     before = manager().get_plugins()
-    yield
+    with _django_site(tmp_path / "shop.db"):
+        yield
     for plugin in manager().get_plugins() - before:
         manager().unregister(plugin)
+
+
+@contextmanager
+def _django_site(path: Path) -> Iterator[None]:
+    if not installed("django"):
+        yield
+        return
+    from tests.integrations.django_site import serving
+
+    with serving(sqlite_file(path)):
+        yield
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -47,9 +63,19 @@ def test_the_programs_of_a_page_run_one_after_the_other(page: Path) -> None:
             else:
                 block.compiled()
     finally:
-        for value in names.values():
-            if isinstance(value, Broker):
-                value.close()
+        _close(names)
+
+
+def _close(names: dict[str, Any]) -> None:
+    """The brokers of a page, and SQLAlchemy's engines, which a service never closes."""
+    for value in names.values():
+        if isinstance(value, Broker):
+            value.close()
+        elif hasattr(value, "dispose"):
+            value.dispose()
+    if "db" in names:
+        with names["app"].app_context():
+            names["db"].engine.dispose()
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -5,6 +5,7 @@ from typing import Any
 from sqlqueue import Broker
 from tests.docs.pages import ROOT, blocks
 from tests.docs.test_plain_sql import InvoiceJob, sql_of_the_readme
+from tests.support.availability import installed
 from tests.support.database import Database
 
 
@@ -38,3 +39,18 @@ def test_the_recommended_ddl_of_the_tables_page_is_what_the_broker_prints() -> N
     exec(declaration, names)  # noqa: S102 - our own page
     with Broker("postgresql:///unused", notify=True) as broker:
         assert broker.ddl(names["Mail"]) == next(blocks(page, "sql", "ddl", "postgresql")).text
+
+
+def test_the_programs_that_join_a_transaction_on_postgresql_run(postgres_database: Database) -> None:
+    page = ROOT / "docs" / "producing.md"
+    postgres_database.script("CREATE TABLE orders (number text PRIMARY KEY)")
+    programs = [block for block in blocks(page, "python", "postgres") if installed(*block.needs)]
+    with Broker(postgres_database.url) as broker:
+        invoices = broker.queue(InvoiceJob)
+        broker.create_tables()
+        for block in programs:
+            program = block.text.replace("postgresql:///shop", postgres_database.url)
+            exec(program, {"invoices": invoices, "Invoice": lambda number: {"number": number}})  # noqa: S102 - our own page
+    counted = postgres_database.execute("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM invoice_jobs)")
+    assert counted == [(len(programs), len(programs))]
+    assert programs

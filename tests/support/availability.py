@@ -15,6 +15,9 @@ STRICT = "SQLQUEUE_TEST_STRICT"
 PGBOUNCER = "pgbouncer"
 NO_PSYCOPG = "psycopg is not installed"
 
+#: Libraries whose connections and contexts are tested, by the names of their modules.
+INTEGRATIONS = ("sqlalchemy", "flask", "flask_sqlalchemy", "django", "psycopg2")
+
 
 @attrs.define
 class LeftOut:
@@ -46,6 +49,10 @@ def given_url() -> str | None:
 def pgbouncer() -> str | None:
     """The pooler's program: not in an ordinary user's path on Debian."""
     return shutil.which(PGBOUNCER) or shutil.which(PGBOUNCER, path="/usr/sbin:/usr/local/sbin")
+
+
+def installed(*modules: str) -> bool:
+    return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def why_not(label: Label) -> str | None:

@@ -129,6 +129,9 @@ def pytest_configure(config: pytest.Config) -> None:
         reason = availability.why_not(label)
         if reason is not None:
             left_out.add(label, reason)
+    for module in availability.INTEGRATIONS:
+        if not availability.installed(module):
+            left_out.add(module, "not installed")
     if availability.pgbouncer() is None:
         left_out.add(availability.PGBOUNCER, "not installed; a pooler of the tests' own stands in", allowed=True)
 
