@@ -118,7 +118,7 @@ def make_handler(
 
 def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
     try:
-        return default if given is attrs.NOTHING else policy(given)
+        return default if given is attrs.NOTHING else policy(given, default)
     except ValueError as error:
         raise DeclarationError(f"{what}={given!r}: {error}") from None
 
