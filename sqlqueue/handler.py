@@ -10,6 +10,7 @@ import attrs
 from sqlqueue.clock import HostClock, later, seconds
 from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
+from sqlqueue.destination import Destination, matches
 from sqlqueue.errors import DeclarationError, Unsupported
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
 from sqlqueue.spec import TableSpec
@@ -33,6 +34,7 @@ class Handler:
     by_key: bool
     prefetch: int
     max_attempts: int | None
+    dead_letter: Destination | None
     retry: RetryPolicy
     on_decode_error: RetryPolicy
     lease: float
@@ -86,6 +88,7 @@ def make_handler(
     by_key: bool,
     prefetch: int,
     max_attempts: int | None,
+    dead_letter: Destination | None,
     retry: Any,
     on_decode_error: Any,
     lease: Any,
@@ -98,6 +101,8 @@ def make_handler(
         raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
     if by_key and not spec.has(Role.PARTITION_KEY):
         raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
+    if dead_letter is not None and not dead_letter.is_in(spec):
+        matches(spec, dead_letter)
     takes_delivery, kind = _signature(function, where)
     _check_kind(spec, kind, where)
     return Handler(
@@ -109,6 +114,7 @@ def make_handler(
         by_key=by_key,
         prefetch=whole(prefetch, f"{where}: prefetch", 0),
         max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
+        dead_letter=dead_letter,
         retry=_policy(retry, DEFAULT_RETRY, f"{where}: retry"),
         on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
         lease=lease_seconds(lease),

@@ -15,6 +15,9 @@
     class TestTokens(contract.TokensContract): ...
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
+    class TestPolicies(contract.PoliciesContract): ...
+    class TestDeadLetters(contract.DeadLettersContract): ...
+    class TestDeadLetterPlaces(contract.DeadLetterPlacesContract): ...
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestClocks(contract.ClocksContract): ...
@@ -45,6 +48,8 @@ from sqlqueue.testing.contract.blocked import BlockedContract, RowLockBlockedCon
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
 from sqlqueue.testing.contract.clocks import ClocksContract
+from sqlqueue.testing.contract.dead_letter_places import DeadLetterPlacesContract
+from sqlqueue.testing.contract.dead_letters import DeadLettersContract
 from sqlqueue.testing.contract.decode import DecodeContract
 from sqlqueue.testing.contract.ending import EndingContract
 from sqlqueue.testing.contract.enqueue import EnqueueContract
@@ -57,6 +62,7 @@ from sqlqueue.testing.contract.many_lines import ManyLinesContract, RowLockManyL
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
 from sqlqueue.testing.contract.own_locks import OwnLocksContract
+from sqlqueue.testing.contract.policies import PoliciesContract
 from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
@@ -70,6 +76,8 @@ __all__ = [
     "ClocksContract",
     "Contract",
     "Database",
+    "DeadLetterPlacesContract",
+    "DeadLettersContract",
     "DecodeContract",
     "EndingContract",
     "EnqueueContract",
@@ -81,6 +89,7 @@ __all__ = [
     "MomentsContract",
     "OrderContract",
     "OwnLocksContract",
+    "PoliciesContract",
     "PoolContract",
     "RowLockBlockedContract",
     "RowLockContract",
