@@ -14,6 +14,7 @@ from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import Handler, make_handler, refuse_unserved
+from sqlqueue.parking import HasParkedRows
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
@@ -33,7 +34,7 @@ Conflict = Literal["error", "ignore"]
 
 
 @attrs.define(eq=False)
-class Queue:
+class Queue(HasParkedRows):
     """A table, or one group of it, of one broker. Made by `Broker.queue`."""
 
     broker: "Broker" = attrs.field(repr=False)

@@ -11,6 +11,7 @@ from sqlqueue import Broker, DatabaseClock, Queue
 from sqlqueue.codec import JsonCodec
 from sqlqueue.column import Role
 from sqlqueue.consumer.claiming import leaving_for, words_of
+from sqlqueue.parking import Parking
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
@@ -22,7 +23,7 @@ from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
-from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeyedJob
+from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeyedJob, RawJob
 
 WRITE = "SQLQUEUE_WRITE_GOLDEN"
 
@@ -32,7 +33,7 @@ class Case:
     """A declaration whose statements are kept: those of its claims and settlements, or of its producers.
 
     `cap`: the most attempts, which only a table that counts has. `strategy`: None for the producers. `dead_letter`: for
-    the statements of a move alone, with what a handler's `dead_letter=` names.
+    the statements of a move alone, with what a handler's `dead_letter=` names. `parked`: for those of parked rows.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Case:
     cap: int | None = None
     by_key: bool = False
     dead_letter: Any = None
+    parked: bool = False
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -94,6 +96,8 @@ CASES = (
         ByFunction,
         dead_letter=DeadJob,
     ),
+    Case("parked", FullJob, None, group="mail", parked=True),
+    Case("parked_minimal", RawJob, None, parked=True),
     Case("insert", CountedJob, None),
     Case("insert_database_clock", ON_DATABASE_CLOCK, None),
 )
@@ -129,10 +133,19 @@ def compare(directory: str, url: str, case: Case) -> None:
 
 
 def statements_of(queue: Queue, case: Case) -> Sequence[Statement]:
+    if case.parked:
+        return of_parked_rows(queue)
     if case.strategy is None:
         return inserts(queue)
     everything = strategy_of(queue, case).statements()
     return [one for one in everything if one.name.startswith("move")] if case.dead_letter else everything
+
+
+def of_parked_rows(queue: Queue) -> Sequence[Statement]:
+    """To list them, to put some of them back to work, and to put all of them back."""
+    parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
+    listed = parking.listing(reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any))
+    return listed, parking.requeue([]).statement, parking.requeue(None).statement
 
 
 def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:

@@ -16,6 +16,7 @@
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
     class TestPolicies(contract.PoliciesContract): ...
+    class TestParked(contract.ParkedContract): ...
     class TestDeadLetters(contract.DeadLettersContract): ...
     class TestDeadLetterPlaces(contract.DeadLetterPlacesContract): ...
     class TestEnding(contract.EndingContract): ...
@@ -62,6 +63,7 @@ from sqlqueue.testing.contract.many_lines import ManyLinesContract, RowLockManyL
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
 from sqlqueue.testing.contract.own_locks import OwnLocksContract
+from sqlqueue.testing.contract.parked import ParkedContract
 from sqlqueue.testing.contract.policies import PoliciesContract
 from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
@@ -89,6 +91,7 @@ __all__ = [
     "MomentsContract",
     "OrderContract",
     "OwnLocksContract",
+    "ParkedContract",
     "PoliciesContract",
     "PoolContract",
     "RowLockBlockedContract",
