@@ -26,6 +26,7 @@ from sqlqueue.errors import (
 )
 from sqlqueue.locks import AdvisoryLock
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
+from sqlqueue.parking import ParkedRow
 from sqlqueue.queue import Queue
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.table import table
@@ -53,6 +54,7 @@ __all__ = [
     "JsonCodec",
     "LeaseLost",
     "Outcome",
+    "ParkedRow",
     "PoolTooSmall",
     "PublishError",
     "Queue",

@@ -10,6 +10,7 @@ from sqlqueue import joining
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec, JsonCodec
 from sqlqueue.column import Role
+from sqlqueue.destination import Destination
 from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
@@ -151,8 +152,8 @@ class Broker:
 
     # -- wake-ups ---------------------------------------------------------------------------------------------
 
-    def notifications(self, queue: Queue) -> list[Call]:
-        """The statement that wakes other programs when the insert commits; none without `notify`."""
+    def notifications(self, queue: Queue | Destination) -> list[Call]:
+        """The statement that wakes other programs when the insert, or the move, commits; none without `notify`."""
         if not self.notify:
             return []
         sent = self.dialect.notification(queue.spec.full_name, queue.group or "")
@@ -161,7 +162,7 @@ class Broker:
         template, values = sent
         return [Call(statement("notify", template, {}, placeholder=self.dialect.placeholder, width=1), values)]
 
-    def wake(self, queue: Queue) -> None:
+    def wake(self, queue: Queue | Destination) -> None:
         """Tell this process's consumers that the queue has a new row."""
         self._tell(Hint(queue.spec.full_name, queue.group or ""))
 

@@ -28,6 +28,19 @@ __all__ = [
 Converter = Callable[[Any], Any]
 
 
+# Where a transaction that writes keeps all others out, two statements find the same row.
+COPY_ROW = """
+INSERT INTO {destination} ({columns})
+SELECT {values} FROM {table}
+WHERE {id} = {given_id} {fence}
+"""
+
+DELETE_ROW = """
+DELETE FROM {table}
+WHERE {id} = {given_id} {fence}
+RETURNING {id}
+"""
+
 EACH_LEVEL = """
 SELECT _found.id AS id FROM _levels
 CROSS JOIN LATERAL (
@@ -93,6 +106,11 @@ class Dialect(ABC):
     def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
         """The condition that `expression`, over `column`, is one of the values of the parameter `name`: a list of
         values as the driver returned them, bound through `list_encoder()`."""
+
+    #: Statements that move a given row, while its `{fence}` holds, into the table `{destination}`, whose `{columns}`
+    #: take `{values}`; the last one returns the `{id}` of the row that it moved. Or, where the database can, one for
+    #: all rows `{using_given}`, which keeps `{kept}` of those that it deletes and inserts `{kept_values}`.
+    moves: ClassVar[tuple[str, ...]] = (COPY_ROW, DELETE_ROW)
 
     def list_encoder(self) -> Converter | None:
         """From a list of values as the driver returned them to what is bound for it; None where that is the list."""

@@ -10,6 +10,7 @@ import attrs
 from sqlqueue.clock import HostClock, later, seconds
 from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
+from sqlqueue.destination import Destination, matches
 from sqlqueue.errors import DeclarationError, Unsupported
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
 from sqlqueue.spec import TableSpec
@@ -34,6 +35,7 @@ class Handler:
     prefetch: int
     transactional: bool
     max_attempts: int | None
+    dead_letter: Destination | None
     retry: RetryPolicy
     on_decode_error: RetryPolicy
     lease: float
@@ -88,6 +90,7 @@ def make_handler(
     prefetch: int,
     transactional: bool,
     max_attempts: int | None,
+    dead_letter: Destination | None,
     retry: Any,
     on_decode_error: Any,
     lease: Any,
@@ -100,6 +103,8 @@ def make_handler(
         raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
     if by_key and not spec.has(Role.PARTITION_KEY):
         raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
+    if dead_letter is not None and not dead_letter.is_in(spec):
+        matches(spec, dead_letter)
     takes_delivery, kind = _signature(function, where)
     _check_kind(spec, kind, where)
     if transactional:
@@ -114,6 +119,7 @@ def make_handler(
         prefetch=whole(prefetch, f"{where}: prefetch", 0),
         transactional=bool(transactional),
         max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
+        dead_letter=dead_letter,
         retry=_policy(retry, DEFAULT_RETRY, f"{where}: retry"),
         on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
         lease=lease_seconds(lease),
@@ -133,7 +139,7 @@ def _check_transactional(spec: TableSpec, prefetch: int, where: str) -> None:
 
 def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
     try:
-        return default if given is attrs.NOTHING else policy(given)
+        return default if given is attrs.NOTHING else policy(given, default)
     except ValueError as error:
         raise DeclarationError(f"{what}={given!r}: {error}") from None
 

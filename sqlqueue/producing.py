@@ -11,7 +11,8 @@ from sqlqueue.codec import Codec
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Converter, Dialect
 from sqlqueue.errors import DeclarationError, EncodeError
-from sqlqueue.rows import encode_headers, encode_payload
+from sqlqueue.headers import encode_headers
+from sqlqueue.rows import encode_payload
 from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of
 
 

@@ -10,9 +10,11 @@ import attrs
 
 from sqlqueue.clock import Duration
 from sqlqueue.column import Role
+from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import Handler, make_handler, refuse_unserved
+from sqlqueue.parking import HasParkedRows
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
@@ -32,7 +34,7 @@ Conflict = Literal["error", "ignore"]
 
 
 @attrs.define(eq=False)
-class Queue:
+class Queue(HasParkedRows):
     """A table, or one group of it, of one broker. Made by `Broker.queue`."""
 
     broker: "Broker" = attrs.field(repr=False)
@@ -190,7 +192,7 @@ class Queue:
         batch: int | None = None,
         transactional: bool = False,
         max_attempts: int | None = None,
-        dead_letter: Any = None,
+        dead_letter: "Queue | type | TableSpec | str | None" = None,
         retry: Any = ...,
         on_decode_error: Any = ...,
         lease: Duration | None = None,
@@ -207,7 +209,7 @@ class Queue:
         batch: int | None = None,
         transactional: bool = False,
         max_attempts: int | None = None,
-        dead_letter: Any = None,
+        dead_letter: "Queue | type | TableSpec | str | None" = None,
         retry: Any = attrs.NOTHING,
         on_decode_error: Any = attrs.NOTHING,
         lease: Duration | None = None,
@@ -218,17 +220,20 @@ class Queue:
 
         `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time in claim order.
         `prefetch`: rows claimed ahead, beside those in work (0). `max_attempts`: deliveries after which a row is spent
-        (no cap). `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a
-        fixed delay in seconds, or None for no retry; by default 1 s doubling to 1 h. `on_decode_error`: the same for
-        a row that cannot be read; by default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
+        (no cap). `dead_letter`: where a row goes that is spent: a group of the same table, another declared table, or
+        a queue of the same broker; by default it is parked, or dropped where no column holds its error. `retry`: what
+        a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a fixed delay in seconds,
+        None for no retry, or a mapping from exception classes to any of these; by default 1 s doubling to 1 h.
+        `on_decode_error`: the same for a row that cannot be read; by default no retry. `lease`, `poll_interval`:
+        seconds, by default the broker's.
 
         `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
         acknowledgement commits with the row's settlement, and that every other outcome undoes.
 
-        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `dead_letter` and `reply_to`, which
-        this release does not serve yet.
+        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch` and `reply_to`, which this release
+        does not serve yet.
         """
-        refuse_unserved(batch=batch, dead_letter=dead_letter, reply_to=reply_to)
+        refuse_unserved(batch=batch, reply_to=reply_to)
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -239,6 +244,7 @@ class Queue:
                 prefetch=prefetch,
                 transactional=transactional,
                 max_attempts=max_attempts,
+                dead_letter=None if dead_letter is None else self._destination(dead_letter),
                 retry=retry,
                 on_decode_error=on_decode_error,
                 lease=self.broker.lease if lease is None else lease,
@@ -253,6 +259,17 @@ class Queue:
     def registered(self) -> Handler | None:
         """The queue's handler, None while there is none."""
         return self._handler
+
+    def _destination(self, given: "Queue | type | TableSpec | str") -> Destination:
+        """What `dead_letter=` names: made a queue of the broker, which creates its table with the others."""
+        if isinstance(given, str):
+            given = self.broker.queue(self.spec, group=given)
+        queue = given if isinstance(given, Queue) else self.broker.queue(given)
+        if queue.broker is not self.broker:
+            raise DeclarationError(f"queue {self.name}: dead_letter={queue.name} is a queue of another broker")
+        destination = Destination(queue.spec, queue.group)
+        check_apart(self.spec, self.group, destination)
+        return destination
 
     def _register(self, made: Handler) -> None:
         # Two descriptions of one table are one queue.

@@ -1,7 +1,7 @@
 """When a failed row is tried again: pure functions from the attempt to a delay in seconds."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import attrs
@@ -91,12 +91,27 @@ class Computed:
         return None if after is None else seconds(after, "the retry function's delay")
 
 
+@attrs.frozen
+class ByException:
+    """The policy of the exception's class, or of the nearest of its base classes that has one; else `otherwise`."""
+
+    policies: Mapping[type[BaseException], RetryPolicy]
+    otherwise: RetryPolicy
+
+    def delay(self, attempt: int, error: BaseException) -> float | None:
+        for kind in type(error).__mro__:
+            if kind in self.policies:
+                return self.policies[kind].delay(attempt, error)
+        return self.otherwise.delay(attempt, error)
+
+
 #: 1 s doubling to 1 h, for ever.
 DEFAULT_RETRY = Exponential()
 
 
-def policy(given: RetryPolicy | Callable[[int, BaseException], Duration | None] | Duration | None) -> RetryPolicy:
-    """The policy that `retry=` stands for: a policy, a function, a fixed delay, or None for no retry.
+def policy(given: Any, otherwise: RetryPolicy = DEFAULT_RETRY) -> RetryPolicy:
+    """The policy that `retry=` stands for: a policy, a function of attempt and exception, a fixed delay, None for no
+    retry, or a mapping from exception classes to any of these, with `otherwise` for all other exceptions.
 
     Anything else is a `ValueError`.
     """
@@ -104,8 +119,17 @@ def policy(given: RetryPolicy | Callable[[int, BaseException], Duration | None] 
         return NoRetry()
     if isinstance(given, type):
         raise ValueError(f"{given.__qualname__} is a class; give an object of it, such as {given.__qualname__}()")
+    if isinstance(given, Mapping):
+        return ByException({_exception(kind): policy(one, otherwise) for kind, one in given.items()}, otherwise)
     if hasattr(given, "delay"):
-        return given
+        taken: RetryPolicy = given
+        return taken
     if callable(given):
         return Computed(given)
     return Fixed(given)
+
+
+def _exception(kind: Any) -> type[BaseException]:
+    if not isinstance(kind, type) or not issubclass(kind, BaseException):
+        raise ValueError(f"{kind!r} is no exception class; give classes of exceptions as keys")
+    return kind

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
+from sqlqueue.destination import Destination, matches
 from sqlqueue.dialect import ColumnFacts, Connection, Dialect
 from sqlqueue.errors import SchemaError
 from sqlqueue.spec import TableSpec
@@ -80,6 +81,22 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
             getattr(column.type, "__name__", column.type),
         )
     return facts
+
+
+def check_destination(dialect: Dialect, connection: Connection, spec: TableSpec, destination: Destination) -> None:
+    """That the table of the dead letters is there and takes rows of this one; else `SchemaError` names the column."""
+    if destination.is_in(spec):
+        return
+    facts = check_table(dialect, connection, destination.spec)
+    filled = {match.column.name for match in matches(spec, destination)}
+    filled |= {column.name for column in destination.spec.columns if column.generated}
+    for name, fact in facts.items():
+        if name not in filled and not fact.nullable and not fact.has_default:
+            raise SchemaError(
+                f"table {destination.spec.full_name!r} in {dialect.source}: column {name!r} takes no NULL and has no "
+                f"default, and nothing in the dead letters of table {spec.full_name!r} matches it by role or name; "
+                "give it a default, or declare the two columns alike"
+            )
 
 
 def check_statements(

@@ -24,12 +24,19 @@ ERROR_LENGTH = 10_000
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """How a queue settles: the cap on attempts, the policies, and whether there is a column to park in."""
+    """How a queue settles: the cap on attempts, the policies, whether there is a column to park in, and the name of the
+    queue that its dead letters go to (None: they have no place)."""
 
     max_attempts: int | None
     retry: RetryPolicy
     on_decode_error: RetryPolicy
     parks: bool
+    dead_letter: str | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a row that is not tried again is kept."""
+        return self.parks or self.dead_letter is not None
 
 
 @attrs.frozen
@@ -85,8 +92,13 @@ def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Ve
 
 
 def spend(rules: Rules, reason: str) -> Verdict:
-    """A row that is not tried again: parked with its error, else dropped, which is worth an error in the log."""
+    """A row that is not tried again: moved to its dead letter, else parked with its error, else dropped; each is worth
+    an error in the log."""
     reason = storable(reason)
+    if rules.dead_letter is not None:
+        return Verdict(
+            Settlement(Move.DEAD_LETTER, error=reason), "dead_lettered", f"{reason} (moved to {rules.dead_letter})"
+        )
     if rules.parks:
         return Verdict(Settlement(Move.PARK, error=reason), "parked", problem=reason)
     return Verdict(DROP, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
@@ -103,10 +115,24 @@ def _unreadable(rules: Rules, attempt: int | None, error: DecodeError, now: date
     again = None if last else _retry(rules.on_decode_error, attempt, error, now)
     if again is not None:
         return again
-    if rules.parks:
+    if rules.keeps:
         return spend(rules, describe_error(error))
-    problem = f"{error} (kept, hidden for {UNREADABLE:.0f} s: the table has no column to park it in)"
+    return _hidden(f"{error} (kept, hidden for {UNREADABLE:.0f} s: the table has no column to park it in)", now)
+
+
+def _hidden(problem: str, now: datetime) -> Verdict:
     return Verdict(Settlement(Move.RETRY, due=later(now, UNREADABLE)), "retried", problem=problem)
+
+
+def refused(rules: Rules, attempt: int | None, verdict: Verdict, error: BaseException, now: datetime) -> Verdict:
+    """Where a row goes when the database refused its settlement with `error`: that is a failure of the row. One whose
+    dead letter is refused is parked, else kept hidden: it is never dropped, nor tried again without end."""
+    if verdict.settlement.move is not Move.DEAD_LETTER:
+        return decide(rules, attempt, error, now)
+    reason = storable(f"{verdict.settlement.error}\ncould not be moved to {rules.dead_letter}: {describe_error(error)}")
+    if rules.parks:
+        return spend(attrs.evolve(rules, dead_letter=None), reason)
+    return _hidden(f"{reason} (kept, hidden for {UNREADABLE:.0f} s: the table has no column to park it in)", now)
 
 
 def _due(now: datetime, after: Any) -> datetime | None:

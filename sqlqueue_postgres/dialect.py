@@ -56,6 +56,22 @@ WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 """
 
 
+# The ids that are returned are those that the rows had.
+MOVE = """
+WITH _gone AS (
+    DELETE FROM {table}
+    {using_given}
+    WHERE {id} = {given_id} {fence}
+    RETURNING {id} AS _id{kept}
+),
+_moved AS (
+    INSERT INTO {destination} ({columns})
+    SELECT {kept_values} FROM _gone
+)
+SELECT _id FROM _gone
+"""
+
+
 class PostgresDialect(Dialect):
     """PostgreSQL behind a URL, or behind the user's `psycopg_pool.ConnectionPool`."""
 
@@ -134,6 +150,8 @@ class PostgresDialect(Dialect):
     # The key's number stands in two columns of the view.
     locked_numbers: ClassVar[str] = LOCKED_NUMBERS
     relaxed: ClassVar[str] = "set_config('synchronous_commit', 'off', true)"
+
+    moves: ClassVar[tuple[str, ...]] = (MOVE,)
 
     def number_of(self, key: str) -> str:
         return fill("hashtextextended({key}, 0)", {"key": key})

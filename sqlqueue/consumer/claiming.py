@@ -14,6 +14,7 @@ from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.base import Seated
 from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.strategies.seated_lease import SeatedLease
 from sqlqueue.strategies.together import Together
@@ -47,6 +48,7 @@ def lease_for(
         group=queue.group,
         precision=facts[lease.name].precision,
         by_key=in_order_here(queue, handler),
+        leaving=leaving_for(queue, handler, columns),
     )
 
 
@@ -84,6 +86,7 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         "cap": handler.max_attempts,
         "group": queue.group,
         "by_key": in_order_here(queue, handler),
+        "leaving": leaving_for(queue, handler, columns),
     }
     if lock is None:
         return RowLock(words, most=1, **common)
@@ -101,6 +104,20 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         **common,
     )
     return by_function if handler.transactional else Together(by_function)
+
+
+def leaving_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec]) -> Leaving | None:
+    """How rows become dead letters; None where they have no place to go."""
+    if handler.dead_letter is None:
+        return None
+    return Leaving(
+        words_of(queue),
+        handler.dead_letter,
+        columns=columns,
+        group=queue.group,
+        cap=handler.max_attempts,
+        notify=queue.broker.notifications(handler.dead_letter),
+    )
 
 
 def in_order_here(queue: Queue, handler: Handler) -> bool:

@@ -69,7 +69,7 @@ class Runner:
         """Read the row, run the handler, decide; every exception becomes a verdict."""
         delivery = work.delivery
         spent = spent_at_claim(self.rules, delivery.attempt)
-        if spent is not None and self.rules.parks:
+        if spent is not None and self.rules.keeps:
             return Finished(work, spent)
         began = perf_counter()
         try:

@@ -9,8 +9,8 @@ from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Finished
 from sqlqueue.consumer.ledger import Ledger
 from sqlqueue.dialect import Trouble
-from sqlqueue.settling import Rules, decide
-from sqlqueue.strategies.base import Turned
+from sqlqueue.settling import Rules, refused
+from sqlqueue.strategies.base import Move, Turned
 
 log = logging.getLogger("sqlqueue")
 
@@ -26,15 +26,16 @@ class Singly:
     post: Callable[[Sequence[Finished], Turned], None]
 
     def settle(self) -> None:
-        """Settle all that is unsettled. A row that is refused failed: its policy says where it goes; if that is refused
-        as well, its lease ends by itself. Raises what trying again may mend, with the rest still unsettled."""
+        """Settle all that is unsettled. A row that is refused failed: its policy says where it goes; if all of that is
+        refused, its lease ends by itself. Raises what trying again may mend, with the rest still unsettled."""
         unsettled = self.ledger.unsettled
         while unsettled:
             one = unsettled[-1]
-            error = self._try(one)
-            if error is not None:
-                verdict = decide(self.rules, one.work.delivery.attempt, error, self.database.now())
-                error = self._try(attrs.evolve(one, verdict=verdict))
+            tried, error = one, self._try(one)
+            while error is not None and (tried is one or tried.verdict.settlement.move is Move.DEAD_LETTER):
+                attempt, now = one.work.delivery.attempt, self.database.now()
+                tried = attrs.evolve(tried, verdict=refused(self.rules, attempt, tried.verdict, error, now))
+                error = self._try(tried)
             unsettled.remove(one)
             if error is not None:
                 self.ledger.drop(one.work)

@@ -13,8 +13,8 @@ from sqlqueue.consumer.turning import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.errors import TransactionError
-from sqlqueue.settling import decide
-from sqlqueue.strategies.base import NOBODY
+from sqlqueue.settling import refused
+from sqlqueue.strategies.base import NOBODY, Move
 from sqlqueue.strategies.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -143,19 +143,21 @@ class Seat:
     def _settle_otherwise(self, connection: Connection, one: Finished, error: Exception) -> None:
         """Settle a row again whose settlement failed with `error`, while it is held; else it returns by itself.
 
-        What may pass is tried again. A refusal is a failure of the row: its policy says where it goes.
+        What may pass is tried again. A refusal is a failure of the row: its policy says where it goes, and one
+        whose dead letter is refused is kept otherwise.
         """
         shared, claim = self.seats.shared, one.work.delivery.claim
-        refused = False
+        before = False
         for number in range(TRIES):
             trouble = shared.classify(error)
             if trouble in (Trouble.LOST, Trouble.CLOSED):
                 break
             if trouble is Trouble.PERMANENT or (shared.transactional and one.verdict.settlement.keeps):
+                last = before and one.verdict.settlement.move is not Move.DEAD_LETTER
                 one = self._refused(one, error)
-                if refused:
+                if last:
                     break
-                refused = True
+                before = True
             try:
                 if isinstance(connection, Transaction):
                     connection.roll_back()
@@ -181,7 +183,8 @@ class Seat:
         log.error(
             "queue %s: row %r: it could not be %s", shared.queue, delivery.claim.id, one.verdict.kind, exc_info=error
         )
-        return attrs.evolve(one, verdict=decide(shared.runner.rules, delivery.attempt, error, shared.now()))
+        verdict = refused(shared.runner.rules, delivery.attempt, one.verdict, error, shared.now())
+        return attrs.evolve(one, verdict=verdict)
 
     def abandon(self, work: Work, connection: Connection) -> None:
         """Hold a row no longer that cannot be settled."""

@@ -29,13 +29,14 @@ from sqlqueue.consumer.pumping import Pumping
 from sqlqueue.consumer.seats import Seats
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
+from sqlqueue.consumer.waking import waking
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Hint
 from sqlqueue.handler import Handler
 from sqlqueue.observer import Observer
 from sqlqueue.queue import Queue
 from sqlqueue.rows import Reader, reader
-from sqlqueue.schema import check_statements, check_table, warn_of_index, warn_of_skew
+from sqlqueue.schema import check_destination, check_statements, check_table, warn_of_index, warn_of_skew
 from sqlqueue.settling import Rules
 from sqlqueue.strategies.base import Seated, Strategy
 from sqlqueue.strategies.lease import Lease
@@ -54,7 +55,7 @@ class Subscription:
     ) -> None:
         check_served(queue.broker.dialect, queue.spec)
         self.queue, self.handler = queue, handler
-        self.notices = Notices(queue.name, observers)
+        self.notices = Notices(queue.name, [*observers, *waking(queue.broker, handler.dead_letter)])
         self._clock = queue.spec.host_clock
         self._call = wrap(queue.name, caller(handler))
         self._turning: Turning | None = None
@@ -78,6 +79,8 @@ class Subscription:
         broker, spec, handler = self.queue.broker, self.queue.spec, self.handler
         dialect = broker.dialect
         facts = check_table(dialect, connection, spec)
+        if handler.dead_letter is not None:
+            check_destination(dialect, connection, spec, handler.dead_letter)
         read = reader(dialect, spec, broker.codec, handler.kind)
         strategy: Strategy[Any]
         if spec.has(Role.LEASE) and not handler.transactional:
@@ -178,6 +181,7 @@ class Subscription:
             retry=handler.retry,
             on_decode_error=handler.on_decode_error,
             parks=self.queue.spec.has(Role.ERROR),
+            dead_letter=handler.dead_letter.name if handler.dead_letter else None,
         )
         return Runner(
             queue=self.queue.name,

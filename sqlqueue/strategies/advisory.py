@@ -21,6 +21,7 @@ from sqlqueue.statements import by_advisory_lock, unfinished
 from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look
 from sqlqueue.strategies.settling import Settling, told
@@ -124,7 +125,8 @@ class Advisory:
     """The advisory-lock strategy of one queue, with the locks of the database's sessions.
 
     `columns` are what the handler reads of a row, `cap` the attempts after which a row is spent (None: no cap),
-    `by_key` whether claims pass keys over. It claims one row at a time. A claim's token is its lock's number.
+    `by_key` whether claims pass keys over, `leaving` how rows become dead letters (None: they do not). It claims one
+    row at a time. A claim's token is its lock's number.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class Advisory:
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
+        leaving: Leaving | None = None,
     ) -> None:
         dialect = words.dialect
         self._name = words.spec.full_name
@@ -164,7 +167,7 @@ class Advisory:
             by_key=by_key,
         )
         self._begin_past = 0
-        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap)
+        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
         self._unlock = words.statement("unlock", UNLOCK, width=1, unlock=dialect.unlock(":number"))
         self._unfinished = unfinished(words)

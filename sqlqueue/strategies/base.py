@@ -37,6 +37,7 @@ class Move(Enum):
     FINISH = "finish"
     RETRY = "retry"
     PARK = "park"
+    DEAD_LETTER = "dead letter"
     RELEASE = "release"
 
 
@@ -44,8 +45,9 @@ class Move(Enum):
 class Settlement:
     """How a delivery ends.
 
-    `due`: when a retried or released row may be claimed again; None is at once. `error`: what a parked row shows.
-    `keeps`: whether what a transactional handler wrote is kept; every outcome but an acknowledgement undoes it.
+    `due`: when a retried or released row may be claimed again; None is at once. `error`: what a parked row shows, and
+    why a dead letter is one. `keeps`: whether what a transactional handler wrote is kept; every outcome but an
+    acknowledgement undoes it.
     """
 
     move: Move

@@ -24,6 +24,7 @@ from sqlqueue.strategies.base import NOBODY, RELEASE, Ahead, Claim, Move, PassOv
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.bookmark import BETWEEN_SWEEPS
 from sqlqueue.strategies.held_keys import HeldKeys
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.settling import Calls, Settling, changed_nothing
 from sqlqueue.strategies.taking import take
@@ -89,7 +90,8 @@ class ByFunction:
     key.
 
     `columns` are what the handler reads of a row, `workers` how many have rows in work, `cap` the attempts after which
-    a row is spent (None: no cap), `by_key` whether claims pass keys over. A claim's token is its key.
+    a row is spent (None: no cap), `by_key` whether claims pass keys over, `leaving` how rows become dead
+    letters (None: they do not). A claim's token is its key.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class ByFunction:
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
+        leaving: Leaving | None = None,
     ) -> None:
         self._keys = HeldKeys(lock, unlock)
         self._reading = Reading(words, columns)
@@ -119,7 +122,7 @@ class ByFunction:
             take=take(words, self._reading, capped=cap is not None, candidate=":id"),
         )
         self._ahead = look_ahead(words, free=free)
-        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap)
+        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
         self._encode_list = words.dialect.list_encoder() or list
         self._unfinished = unfinished(words)

@@ -20,6 +20,7 @@ from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settl
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.bookmark import SWEEP_AFTER
 from sqlqueue.strategies.counting import count
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Scan
@@ -90,7 +91,8 @@ class Lease:
 
     `columns` are what the handler reads of a row, `seconds` how long a lease lasts, `most` the most rows that one
     claim takes, `cap` the attempts after which a row is spent (None: no cap), `precision` the decimal digits of
-    a second that the lease column keeps (None: all), `by_key` whether claims pass keys over.
+    a second that the lease column keeps (None: all), `by_key` whether claims pass keys over,
+    `leaving` how rows become dead letters (None: they do not).
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Lease:
         group: str | None = None,
         precision: int | None = None,
         by_key: bool = False,
+        leaving: Leaving | None = None,
     ) -> None:
         spec, lease = words.spec, words.spec.role(Role.LEASE)
         assert lease is not None
@@ -122,7 +125,7 @@ class Lease:
                 words, self._reading, name=name, rows=partial(waiting, words, most), take=take, free=free, by_key=by_key
             )
         )
-        self._settling = Settling(words, by_lease(words), cap=cap, precision=precision)
+        self._settling = Settling(words, by_lease(words), cap=cap, precision=precision, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap)
         held, skip = {"id": spec.id, "token": lease}, words.dialect.skip_locked
         self._extend = words.settlement("extend", EXTEND, held, lease=words.bare(Role.LEASE), skip_locked=skip)

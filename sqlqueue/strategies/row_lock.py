@@ -18,6 +18,7 @@ from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.counting import count
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.lines import Lines
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look, Scan
@@ -70,7 +71,8 @@ class RowLock:
     """The row-lock strategy of one queue.
 
     `columns` are what the handler reads of a row, `most` the most rows that one claim takes, `cap` the attempts after
-    which a row is spent (None: no cap), `by_key` whether claims pass keys over.
+    which a row is spent (None: no cap), `by_key` whether claims pass keys over, `leaving` how
+    rows become dead letters (None: they do not).
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class RowLock:
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
+        leaving: Leaving | None = None,
     ) -> None:
         self._reading = Reading(words, columns)
         self._group, self._cap = group, cap
@@ -101,7 +104,7 @@ class RowLock:
             self._scan = InOrder(
                 words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True, by_key=by_key
             )
-        self._settling = Settling(words, by_row_lock(words), cap=cap)
+        self._settling = Settling(words, by_row_lock(words), cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap)
         self._unfinished = unfinished(words)
         self._again = words.statement(

@@ -11,6 +11,7 @@ from sqlqueue.moments import round_up
 from sqlqueue.sql import Call, Statement
 from sqlqueue.statements import Settlements
 from sqlqueue.strategies.base import Claim, Move, Settlement, Turned
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.words import Words
 
 Pair = tuple[Claim, Settlement]
@@ -24,14 +25,21 @@ AT_ONCE = timedelta(microseconds=1)
 
 
 class Settling:
-    """One queue's settlements. `precision`: decimal digits of a second that the lease column keeps (None: all)."""
+    """One queue's settlements. `precision`: decimal digits of a second that the lease column keeps (None: all).
+    `leaving`: how its rows become dead letters (None: they do not)."""
 
     def __init__(
-        self, words: Words, settlements: Settlements, *, cap: int | None = None, precision: int | None = None
+        self,
+        words: Words,
+        settlements: Settlements,
+        *,
+        cap: int | None = None,
+        precision: int | None = None,
+        leaving: Leaving | None = None,
     ) -> None:
         by_lease = words.spec.has(Role.LEASE)
         hidden_by = Role.LEASE if by_lease and not words.spec.has(Role.RETRY_AFTER) else Role.RETRY_AFTER
-        self._settlements, self._cap, self._precision = settlements, cap, precision
+        self._settlements, self._cap, self._precision, self._leaving = settlements, cap, precision, leaving
         self._due_precision = precision if hidden_by is Role.LEASE else None
         self._by_database = isinstance(words.spec.clock, DatabaseClock)
         self._encode_due = words.encoder(hidden_by)
@@ -39,12 +47,40 @@ class Settling:
 
     def statements(self) -> Sequence[Statement]:
         settle = self._settlements
-        return [one for one in (settle.finish, settle.retry, settle.park, settle.release) if one is not None]
+        moves = self._leaving.statements if self._leaving else ()
+        return [*(one for one in (settle.finish, settle.retry, settle.park, settle.release) if one is not None), *moves]
 
     def calls(
         self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
     ) -> list[tuple[Call, list[Claim]]]:
         """The calls, each with the claims that it settles; a move that writes nothing has none."""
+        if self._leaving is None:
+            return self._stay(settlements, values, now)
+        staying = [pair for pair in settlements if pair[1].move is not Move.DEAD_LETTER]
+        calls = self._stay(staying, values, now)
+        if len(staying) < len(settlements):
+            leaving = [pair for pair in settlements if pair[1].move is Move.DEAD_LETTER]
+            calls += self._leave(self._leaving, leaving, values, now)
+        return calls
+
+    def _leave(
+        self, leaving: Leaving, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
+    ) -> list[tuple[Call, list[Claim]]]:
+        """A move of several statements settles with its last one."""
+        calls: list[tuple[Call, list[Claim]]] = []
+        bound = {**values, **leaving.values(now)}
+        for pairs in [[pair] for pair in settlements] if leaving.singly else [settlements]:
+            moves = [
+                self._call_singly(one, *pairs[0], bound, now) if leaving.singly else self._call(one, pairs, bound, now)
+                for one in leaving.statements
+            ]
+            calls += [(call, []) for call in moves[:-1]]
+            calls.append((moves[-1], [claim for claim, _ in pairs]))
+        return [*calls, *((call, []) for call in leaving.notify)]
+
+    def _stay(
+        self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
+    ) -> list[tuple[Call, list[Claim]]]:
         if self._settlements.singly:
             return [
                 (self._call_singly(statement, claim, settlement, values, now), [claim])
@@ -91,6 +127,7 @@ class Settling:
             "token": lambda claim, _: claim.token,
             "attempt": lambda claim, _: claim.attempt,
             "error": lambda _, settlement: settlement.error,
+            "headers": lambda claim, settlement: self._headers(claim, settlement),
             "due": lambda _, settlement: self._due(settlement.due, now),
             "seconds": lambda _, settlement: self._seconds(settlement.due, now),
             "until": lambda claim, settlement: self._until(claim, settlement.due, now),
@@ -99,6 +136,10 @@ class Settling:
     def _due(self, due: datetime | None, now: datetime) -> Any:
         due = now + AT_ONCE if due is None else due
         return self._encode_due(round_up(due, self._due_precision))
+
+    def _headers(self, claim: Claim, settlement: Settlement) -> Any:
+        assert self._leaving is not None
+        return self._leaving.headers(claim, settlement)
 
     def _seconds(self, due: datetime | None, now: datetime) -> float:
         """The same on the database's clock: from its *now*."""

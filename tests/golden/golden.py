@@ -10,6 +10,8 @@ import attrs
 from sqlqueue import Broker, DatabaseClock, Queue
 from sqlqueue.codec import JsonCodec
 from sqlqueue.column import Role
+from sqlqueue.consumer.claiming import leaving_for, words_of
+from sqlqueue.parking import Parking
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
@@ -21,8 +23,7 @@ from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
-from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeyedJob
-from sqlqueue.words import Words
+from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeyedJob, RawJob
 
 WRITE = "SQLQUEUE_WRITE_GOLDEN"
 
@@ -31,7 +32,8 @@ WRITE = "SQLQUEUE_WRITE_GOLDEN"
 class Case:
     """A declaration whose statements are kept: those of its claims and settlements, or of its producers.
 
-    `cap`: the most attempts, which only a table that counts has. `strategy`: None for the producers.
+    `cap`: the most attempts, which only a table that counts has. `strategy`: None for the producers. `dead_letter`: for
+    the statements of a move alone, with what a handler's `dead_letter=` names. `parked`: for those of parked rows.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Case:
     group: str | None = None
     cap: int | None = None
     by_key: bool = False
+    dead_letter: Any = None
+    parked: bool = False
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -65,6 +69,13 @@ def without_lease(declared: type, **changes: Any) -> TableSpec:
 
 ON_DATABASE_CLOCK = without_lease(CountedJob, clock=DatabaseClock())
 
+ON_DATABASE_CLOCK_DEAD = attrs.evolve(
+    spec_of(DeadJob),
+    columns=[column for column in spec_of(DeadJob).columns if column.role is not Role.LEASE],
+    row_class=None,
+    clock=DatabaseClock(),
+)
+
 CASES = (
     Case("lease_minimal", Job),
     Case("lease_delayed", CountedJob),
@@ -76,6 +87,17 @@ CASES = (
     Case("lease_line_groups", LineGroupJob),
     Case("lease_line_group", LineGroupJob, group="mail"),
     Case("by_function", without_lease(CountedJob, advisory_lock="accounts-{id}"), ByFunction, cap=5),
+    Case("dead_letter_group_lease", FullJob, group="mail", dead_letter="failed"),
+    Case("dead_letter_table_lease", FullJob, group="mail", dead_letter=DeadJob),
+    Case("dead_letter_table_with_ids", Job, dead_letter=KeptDeadJob),
+    Case(
+        "dead_letter_table_by_function",
+        without_lease(FullJob, advisory_lock="accounts-{id}"),
+        ByFunction,
+        dead_letter=DeadJob,
+    ),
+    Case("parked", FullJob, None, group="mail", parked=True),
+    Case("parked_minimal", RawJob, None, parked=True),
     Case("insert", CountedJob, None),
     Case("insert_database_clock", ON_DATABASE_CLOCK, None),
 )
@@ -90,6 +112,9 @@ LOCK_CASES = (
     Case("row_lock_line_keys", without_lease(LineJob), RowLock),
     Case("row_lock_line_keys_full", without_lease(RankedLineJob), RowLock),
     Case("row_lock_line_groups", without_lease(LineGroupJob), RowLock),
+    Case("dead_letter_group_row_lock", without_lease(FullJob), RowLock, group="mail", dead_letter="failed"),
+    Case("dead_letter_table_row_lock", without_lease(FullJob), RowLock, group="mail", dead_letter=DeadJob),
+    Case("dead_letter_table_database_clock", ON_DATABASE_CLOCK, RowLock, dead_letter=ON_DATABASE_CLOCK_DEAD),
     Case("advisory_delayed", without_lease(CountedJob, advisory_lock="jobs-{id}"), Advisory),
     Case("advisory_full", without_lease(FullJob, advisory_lock="mail-{account}-{id}"), Advisory, group="mail", cap=5),
 )
@@ -100,19 +125,42 @@ def compare(directory: str, url: str, case: Case) -> None:
     path = Path(__file__).parent / directory / f"{case.name}.sql"
     with Broker(url) as broker:
         queue = broker.queue(case.declared, case.group)
-        kept = strategy_of(queue, case).statements() if case.strategy else inserts(queue)
+        kept = statements_of(queue, case)
         text = "\n".join(f"{statement.text};\n" for statement in kept)
     if os.environ.get(WRITE):
         path.write_text(text, encoding="utf-8")
     assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), f"{WRITE}=1 accepts the change"
 
 
+def statements_of(queue: Queue, case: Case) -> Sequence[Statement]:
+    if case.parked:
+        return of_parked_rows(queue)
+    if case.strategy is None:
+        return inserts(queue)
+    everything = strategy_of(queue, case).statements()
+    return [one for one in everything if one.name.startswith("move")] if case.dead_letter else everything
+
+
+def of_parked_rows(queue: Queue) -> Sequence[Statement]:
+    """To list them, to put some of them back to work, and to put all of them back."""
+    parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
+    listed = parking.listing(reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any))
+    return listed, parking.requeue([]).statement, parking.requeue(None).statement
+
+
 def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:
     dialect, spec = queue.broker.dialect, queue.spec
     assert case.strategy is not None
+    words, columns = words_of(queue), reader(dialect, spec, queue.broker.codec, Any).columns
+    leaving = None
+    if case.dead_letter is not None:
+        queue.handler(dead_letter=case.dead_letter)(lambda message: None)
+        assert queue.registered is not None
+        leaving = leaving_for(queue, queue.registered, columns)
     return case.strategy(
-        Words(dialect, spec, grouped=queue.group is not None),
-        columns=reader(dialect, spec, queue.broker.codec, Any).columns,
+        words,
+        columns=columns,
+        leaving=leaving,
         cap=case.cap,
         group=queue.group,
         by_key=case.by_key,

@@ -1,16 +1,24 @@
 """The forms of tables that the model of the queue knows, and another program that writes to them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import attrs
 
 from sqlqueue import AdvisoryLock, Broker, ColumnSpec, Role, TableSpec
+from sqlqueue.destination import Destination
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.testing import ManualClock
+from sqlqueue.words import Words
 from tests.support.database import Database, psycopg_placeholders
 
-#: The group that the queue reads, where the table has groups; rows of another one are nobody's business.
-GROUP, ANOTHER = "jobs", "others"
+#: The group that the queue reads, where the table has groups; those of other programs, and of its dead letters, it does
+#: not.
+GROUP, ANOTHER, DEAD = "jobs", "others", "dead"
+
+#: Groups whose rows the queue does not read.
+UNREAD = (ANOTHER, DEAD)
 
 TYPES: dict[Role, tuple[Any, bool]] = {
     Role.GROUP: (str, False),
@@ -27,11 +35,24 @@ TYPES: dict[Role, tuple[Any, bool]] = {
 
 @attrs.frozen
 class Form:
-    """A table with some of the roles, and the clock that it is worked by."""
+    """A table with some of the roles, and the clock that it is worked by. `dead`: another table, where dead letters go
+    to one; they go to another group where the queue reads one, and else nowhere."""
 
     spec: TableSpec
     clock: ManualClock
     cap: int | None
+    dead: TableSpec | None = None
+
+    @property
+    def dead_letter(self) -> Destination | None:
+        if self.dead is not None:
+            return Destination(self.dead)
+        return None if self.group is None else Destination(self.spec, DEAD)
+
+    def leaving(self, words: Words, columns: Sequence[ColumnSpec]) -> Leaving | None:
+        if self.dead_letter is None:
+            return None
+        return Leaving(words, self.dead_letter, columns=columns, group=self.group, cap=self.cap)
 
     @property
     def parks(self) -> bool:
@@ -57,7 +78,9 @@ def form(
     cap: int | None = None,
     line: Role | None = None,
     lock: "str | AdvisoryLock | None" = None,
+    dead: bool = False,
 ) -> Form:
+    """`dead`: with another table for its dead letters."""
     clock = ManualClock()
     columns = [
         ColumnSpec(field="id", type=int, role=Role.ID, generated=True),
@@ -67,7 +90,23 @@ def form(
         ),
         ColumnSpec(field="payload", type=bytes, role=Role.PAYLOAD),
     ]
-    return Form(TableSpec(name=name, columns=columns, clock=clock, advisory_lock=lock), clock, cap)
+    spec = TableSpec(name=name, columns=columns, clock=clock, advisory_lock=lock)
+    return Form(spec, clock, cap, dead_table(f"dead_{name}") if dead else None)
+
+
+def dead_table(name: str) -> TableSpec:
+    """Keeps the ids, and takes what it finds; a moment of its own, and a count."""
+    return TableSpec(
+        name=name,
+        columns=[
+            ColumnSpec(field="id", type=int, role=Role.ID),
+            ColumnSpec(field="again_at", type=datetime, role=Role.RETRY_AFTER),
+            ColumnSpec(field="tries", type=int, role=Role.ATTEMPT),
+            ColumnSpec(field="locked_until", type=datetime, optional=True, role=Role.LEASE),
+            ColumnSpec(field="partition_key", type=str, optional=True),
+            ColumnSpec(field="body", type=bytes, role=Role.PAYLOAD),
+        ],
+    )
 
 
 #: Every role that a count and its end need, beside the strategy's own.
@@ -77,20 +116,20 @@ RANKED = (Role.PRIORITY, *COUNTED)
 BY_LEASE = [
     form("bare", Role.LEASE),
     form("delayed", Role.LEASE, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING),
-    form("counted", Role.LEASE, Role.ATTEMPT, Role.ERROR, cap=1),
+    form("counted", Role.LEASE, Role.ATTEMPT, Role.ERROR, cap=1, dead=True),
     form("whole", Role.LEASE, *RANKED, Role.RUNNING, cap=2),
-    form("lines", Role.LEASE, line=Role.PARTITION_KEY),
+    form("lines", Role.LEASE, line=Role.PARTITION_KEY, dead=True),
     form("ranked_lines", Role.LEASE, *RANKED, Role.RUNNING, Role.GROUP, line=Role.PARTITION_KEY, cap=2),
     form("group_lines", Role.LEASE, *COUNTED, line=Role.GROUP, cap=1),
 ]
 
 BY_ROW_LOCK = [
-    form("row_bare"),
+    form("row_bare", dead=True),
     form("row_counted", *COUNTED, cap=1),
     form("row_whole", *RANKED, cap=2),
     form("row_lines", Role.ATTEMPT, line=Role.PARTITION_KEY),
     form("row_ranked_lines", *RANKED, Role.GROUP, line=Role.PARTITION_KEY, cap=2),
-    form("row_group_lines", *COUNTED, line=Role.GROUP, cap=1),
+    form("row_group_lines", *COUNTED, line=Role.GROUP, cap=1, dead=True),
 ]
 
 
@@ -100,13 +139,15 @@ def by_advisory_lock(prefix: str, **functions: Any) -> list[Form]:
 
     return [
         form(f"{prefix}_bare", lock=lock("jobs-{id}")),
-        form(f"{prefix}_counted", *COUNTED, Role.RUNNING, cap=1, lock=lock("jobs-{id}")),
-        form(f"{prefix}_by_key", *RANKED, Role.PARTITION_KEY, cap=2, lock=lock("keys-{partition_key}")),
+        form(f"{prefix}_counted", *COUNTED, Role.RUNNING, cap=1, lock=lock("jobs-{id}"), dead=True),
+        form(f"{prefix}_by_key", *RANKED, Role.PARTITION_KEY, Role.GROUP, cap=2, lock=lock("keys-{partition_key}")),
     ]
 
 
 def declare(broker: Broker, form: Form) -> None:
     broker.queue(form.spec, group=form.group)
+    if form.dead is not None:
+        broker.queue(form.dead)
     broker.create_tables()
 
 

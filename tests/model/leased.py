@@ -1,6 +1,6 @@
 """A consumer by leases, without threads: what it should claim and settle, and what it does."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from sqlqueue import Role
@@ -8,6 +8,11 @@ from sqlqueue.strategies.base import Claim, Move, Settlement
 from sqlqueue.strategies.bookmark import SWEEP_AFTER
 from sqlqueue.strategies.lease import Lease
 from tests.model.queue import AT_ONCE, LEASE, Row, Table
+
+
+def ids(claims: Iterable[Claim]) -> list[int]:
+    """A turn settles move by move, so that it tells of none in order."""
+    return sorted(claim.id for claim in claims)
 
 
 class Member:
@@ -20,7 +25,15 @@ class Member:
         self.table = table
         self.claims = list(claims)
         self._goes_round = False
-        self.strategy = Lease(table.words, columns=(payload,), seconds=LEASE, most=3, cap=form.cap, group=form.group)
+        self.strategy = Lease(
+            table.words,
+            columns=(payload,),
+            seconds=LEASE,
+            most=3,
+            cap=form.cap,
+            group=form.group,
+            leaving=form.leaving(table.words, (payload,)),
+        )
 
     def turn(self, settling: Sequence[tuple[Claim, Settlement]], limit: int) -> None:
         """Settle and claim, in the database and in the model; both must say the same.
@@ -35,11 +48,12 @@ class Member:
             turned = self.strategy.turn(connection, settling, limit, now)
         late = [claim for claim, settlement in settling if not self._settle(claim, settlement, now)]
         gone = [claim for claim in late if claim.id not in self.table.rows]
-        assert list(turned.gone) == gone
-        assert list(turned.lost) == [claim for claim in late if claim not in gone]
+        assert ids(turned.gone) == ids(gone)
+        assert ids(turned.lost) == ids(claim for claim in late if claim not in gone)
         changed = {claim.id for claim in settled if claim not in late}
         self._goes_round = self._goes_round or any(self._comes_back(settlement, now) for _, settlement in settling)
-        rows = self._takes(changed, limit, turned.claims)
+        apart = self.table.form.dead is not None and any(one.move is Move.DEAD_LETTER for _, one in settling)
+        rows = self._takes(set() if apart else changed, limit, turned.claims)
         expected = [self._claim(row, now) for row in rows]
         assert [(claim.id, claim.attempt, claim.expires) for claim in turned.claims] == expected
         self.claims = [claim for claim in self.claims if claim not in settled] + list(turned.claims)
@@ -48,7 +62,7 @@ class Member:
         free = rows = self.table.claimable()
         if self.table.others.kind == "postgres":
             # One statement sees the table as it was before: what it lets go is for the next turn. A walk along the
-            # lines is one of its own.
+            # lines is one of its own, and so is a move to another table, which makes one of each in its turn.
             rows = [row for row in rows if row.id not in changed or self.table.line(row) is not None]
         if self.table.form.spec.line:
             # The lines have their turns, and one of its rows may wait for none of the others.
@@ -79,6 +93,8 @@ class Member:
         row.lease, row.running = None, False
         if settlement.move is Move.FINISH:
             self.table.finish(row, now)
+        elif settlement.move is Move.DEAD_LETTER:
+            self.table.bury(row, now)
         elif settlement.move is Move.PARK:
             row.error = settlement.error
         elif settlement.move is Move.RELEASE:

@@ -11,7 +11,7 @@ from sqlqueue.clock import UTC
 from sqlqueue.strategies.base import Claim
 from sqlqueue.testing.clock import START
 from sqlqueue.words import Words
-from tests.model.forms import ANOTHER, Form, Others
+from tests.model.forms import ANOTHER, DEAD, UNREAD, Form, Others
 
 #: Seconds.
 LEASE = 30.0
@@ -42,7 +42,7 @@ class Row:
 
     @property
     def unfinished(self) -> bool:
-        return self.processed_at is None and self.error is None and self.group != ANOTHER
+        return self.processed_at is None and self.error is None and self.group not in UNREAD
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -57,10 +57,13 @@ class Table:
         self.broker, self.form, self.clock, self.others = broker, form, form.clock, others
         self.words = Words(broker.dialect, form.spec, grouped=form.group is not None)
         self.rows: dict[int, Row] = {}
+        self.dead: dict[int, tuple[Any, ...]] = {}
         self.locked: dict[int, object] = {}  # the keys of rows in work, also of one that was deleted meanwhile
         self.has = form.spec.has
         self.clock.set(START)
         others.ask(f"DELETE FROM {form.spec.name}")
+        if form.dead is not None:
+            others.ask(f"DELETE FROM {form.dead.name}")
         if form.group is not None:
             self.insert("a", ANOTHER)
 
@@ -132,6 +135,12 @@ class Table:
         row.error = None
         row.cleared = self.form.cap is not None and (row.attempt or 0) >= self.form.cap
 
+    def requeue(self, ids: list[int]) -> None:
+        assert self.broker.queue(self.form.spec, group=self.form.group).requeue(ids) == len(ids)
+        for id in ids:
+            row = self.rows[id]
+            row.error, row.attempt, row.lease, row.cleared = None, 0, None, False
+
     # -- what it holds ----------------------------------------------------------------------------------------
 
     def stored(self) -> dict[int, dict[str, Any]]:
@@ -150,6 +159,16 @@ class Table:
     def expected(self) -> dict[int, dict[str, Any]]:
         fields = [column.field for column in self.form.spec.columns if column.role is not Role.PAYLOAD]
         return {id: {field: getattr(row, field) for field in fields} for id, row in self.rows.items()}
+
+    def stored_dead(self) -> dict[int, tuple[Any, ...]]:
+        """When each is due again, its count, its lease and its key, by id."""
+        if self.form.dead is None:
+            return {}
+        columns = {column.field: column for column in self.form.dead.columns}
+        decode = self.broker.dialect.decoder(columns["again_at"])
+        assert decode is not None
+        rows = self.others.ask(f"SELECT id, again_at, tries, locked_until, partition_key FROM {self.form.dead.name}")
+        return {id: (decode(due), *others) for id, due, *others in rows}
 
     def holds(self, claim: Claim) -> bool:
         """Whether the row still shows the claim's token."""
@@ -203,6 +222,15 @@ class Table:
             row.processed_at = now
         else:
             del self.rows[row.id]
+
+    def bury(self, row: Row, now: datetime) -> None:
+        """It moves to its dead letter."""
+        if self.form.dead is not None:
+            del self.rows[row.id]
+            self.dead[row.id] = (now, 0, None, row.partition_key)
+            return
+        row.group, row.retry_after, row.attempt = DEAD, None, 0
+        row.lease, row.running, row.held, row.cleared = None, False, False, False
 
     @staticmethod
     def check_took(claims: Sequence[Claim], free: Sequence[Row], least: int, most: int) -> list[Row]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sqlqueue.strategies.base import ACKNOWLEDGE, RELEASE, Claim, Move, Settlement
-from tests.model.forms import ANOTHER, Form
+from tests.model.forms import UNREAD, Form
 from tests.model.queue import LEASE, Table
 
 #: Rows in the table; few, so that the same row meets many fates.
@@ -39,7 +39,7 @@ class Producers(RuleBasedStateMachine):
 
     @property
     def has_room(self) -> bool:
-        return sum(row.group != ANOTHER for row in self.table.rows.values()) < MOST
+        return sum(row.group not in UNREAD for row in self.table.rows.values()) < MOST
 
     @precondition(lambda self: self.has_room)
     @rule(delay=DELAYS, priority=st.integers(-1, 1), data=st.data())
@@ -66,6 +66,11 @@ class Producers(RuleBasedStateMachine):
     def somebody_clears_an_error(self, data: st.DataObject) -> None:
         self.table.clear_error(data.draw(st.sampled_from(self.table.parked)))
 
+    @precondition(lambda self: self.table.parked)
+    @rule(data=st.data())
+    def somebody_puts_parked_rows_back_to_work(self, data: st.DataObject) -> None:
+        self.table.requeue([id for id in self.table.parked if data.draw(st.booleans())])
+
     @rule(seconds=st.sampled_from([0.000001, 1, 5, LEASE / 2, LEASE, LEASE]))
     def time_passes(self, seconds: float) -> None:
         self.table.clock.advance(seconds)
@@ -73,6 +78,10 @@ class Producers(RuleBasedStateMachine):
     @invariant()
     def the_table_holds_what_the_model_holds(self) -> None:
         assert self.table.stored() == self.table.expected()
+
+    @invariant()
+    def the_dead_letters_are_those_that_the_model_buried(self) -> None:
+        assert self.table.stored_dead() == self.table.dead
 
 
 def settlements(form: Form, claim: Claim) -> "st.SearchStrategy[Settlement]":
@@ -85,4 +94,6 @@ def settlements(form: Form, claim: Claim) -> "st.SearchStrategy[Settlement]":
         ways.append(st.builds(Settlement, st.just(Move.RETRY), due))
     if form.parks:
         ways.append(st.just(Settlement(Move.PARK, error="no")))
+    if form.dead_letter is not None:
+        ways.append(st.just(Settlement(Move.DEAD_LETTER, error="no")))
     return st.one_of(ways)

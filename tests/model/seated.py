@@ -60,7 +60,12 @@ class Instance:
         words = Words(self.broker.dialect, form.spec, grouped=form.group is not None)
         payload = form.spec.role(Role.PAYLOAD)
         assert payload is not None
-        common: dict[str, Any] = {"columns": (payload,), "cap": form.cap, "group": form.group}
+        common: dict[str, Any] = {
+            "columns": (payload,),
+            "cap": form.cap,
+            "group": form.group,
+            "leaving": form.leaving(words, (payload,)),
+        }
         if lock is None:
             return RowLock(words, most=1, **common)
         if lock.lock is not None and lock.unlock is not None:
@@ -181,6 +186,8 @@ class Instance:
             row.attempt, row.cleared = claim.attempt, False
         if settlement.move is Move.FINISH:
             self.table.finish(row, now)
+        elif settlement.move is Move.DEAD_LETTER:
+            self.table.bury(row, now)
         elif settlement.move is Move.PARK:
             self._park(row, settlement, marks=by_lock)
         else:
@@ -201,7 +208,12 @@ class Instance:
         if move is Move.RELEASE and self.table.form.spec.advisory_lock is None:
             return False
         hides = move is Move.RETRY and self.table.has(Role.RETRY_AFTER)
-        return move in (Move.FINISH, Move.PARK) or hides or self._counts_at(move) or self.table.has(Role.RUNNING)
+        return (
+            move in (Move.FINISH, Move.PARK, Move.DEAD_LETTER)
+            or hides
+            or self._counts_at(move)
+            or self.table.has(Role.RUNNING)
+        )
 
     def _counts_at(self, move: Move) -> bool:
         by_lock = self.table.form.spec.advisory_lock is not None

@@ -27,6 +27,7 @@ def test_what_is_not_set_is_the_brokers_or_the_default() -> None:
             transactional=False,
             prefetch=0,
             max_attempts=None,
+            dead_letter=None,
             retry=retry.Exponential(),
             on_decode_error=retry.NoRetry(),
             lease=12,
@@ -62,6 +63,11 @@ def test_settings_are_taken_in_every_form_that_they_have() -> None:
             "object of it, such as NoRetry()",
         ),
         (
+            {"retry": {int: 5}},
+            "table 'jobs', handler one: retry={<class 'int'>: 5}: <class 'int'> is no exception class; give classes of "
+            "exceptions as keys",
+        ),
+        (
             {"max_attempts": 3},
             "table 'jobs', handler one: max_attempts needs a column that counts; mark one with column.attempt()",
         ),
@@ -90,7 +96,7 @@ def test_a_cap_is_a_whole_number_from_one_up(cap: Any) -> None:
     assert refusal(made, one, counting, max_attempts=cap) == said
 
 
-@pytest.mark.parametrize("options", [{"batch": 10}, {"dead_letter": "failed"}, {"reply_to": object()}])
+@pytest.mark.parametrize("options", [{"batch": 10}, {"reply_to": object()}])
 def test_what_this_release_does_not_serve_is_refused_rather_than_ignored(options: dict[str, Any]) -> None:
     ((name, value),) = options.items()
     with pytest.raises(Unsupported) as caught:

@@ -117,6 +117,31 @@ def test_retry_takes_a_policy_a_function_a_delay_or_none() -> None:
     assert policy(DEFAULT_RETRY) is DEFAULT_RETRY
 
 
+def test_a_mapping_decides_by_the_nearest_class_of_the_exception() -> None:
+    decided = policy({OSError: 5, ConnectionError: None, LookupError: Own(), KeyError: lambda attempt, _: attempt})
+    expected: list[tuple[BaseException, float | None]] = [
+        (OSError(), 5),
+        (TimeoutError(), 5),
+        (ConnectionError(), None),
+        (ConnectionResetError(), None),
+        (IndexError(), 6),
+        (KeyError(), 3),
+    ]
+    assert [(error, decided.delay(3, error)) for error, _ in expected] == expected
+
+
+def test_an_exception_that_a_mapping_does_not_name_goes_by_the_default() -> None:
+    assert policy({OSError: 5}, NoRetry()).delay(1, ERROR) is None
+    assert policy({OSError: 5}, Fixed(7)).delay(1, ERROR) == 7
+    assert policy({}).delay(1, ERROR) is not None
+
+
+@pytest.mark.parametrize("key", ["OSError", OSError(), int, None])
+def test_a_key_that_is_no_exception_class_is_refused(key: Any) -> None:
+    with pytest.raises(ValueError, match=r" is no exception class; give classes of exceptions as keys$"):
+        policy({key: 5})
+
+
 @pytest.mark.parametrize("given", [Exponential, NoRetry, Own, ValueError])
 def test_a_class_in_place_of_a_policy_is_refused_with_the_call_that_is_missing(given: Any) -> None:
     name = given.__qualname__

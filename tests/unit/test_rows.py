@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sqlqueue import Broker, ColumnSpec, DecodeError, Delivery, EncodeError, JsonCodec, Role, TableSpec, column, table
 from sqlqueue.clock import UTC
-from sqlqueue.rows import Reader, decode_column, decode_headers, encode_headers, encode_payload, reader
+from sqlqueue.headers import decode_headers, encode_headers
+from sqlqueue.rows import Reader, decode_column, encode_payload, reader
 from sqlqueue.spec import spec_of
 from sqlqueue.strategies.base import Claim
 

@@ -17,6 +17,10 @@
     class TestSettling(contract.SettlingContract): ...
     class TestTransactional(contract.TransactionalContract): ...
     class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
+    class TestPolicies(contract.PoliciesContract): ...
+    class TestParked(contract.ParkedContract): ...
+    class TestDeadLetters(contract.DeadLettersContract): ...
+    class TestDeadLetterPlaces(contract.DeadLetterPlacesContract): ...
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestClocks(contract.ClocksContract): ...
@@ -47,6 +51,8 @@ from sqlqueue.testing.contract.blocked import BlockedContract, RowLockBlockedCon
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
 from sqlqueue.testing.contract.clocks import ClocksContract
+from sqlqueue.testing.contract.dead_letter_places import DeadLetterPlacesContract
+from sqlqueue.testing.contract.dead_letters import DeadLettersContract
 from sqlqueue.testing.contract.decode import DecodeContract
 from sqlqueue.testing.contract.ending import EndingContract
 from sqlqueue.testing.contract.enqueue import EnqueueContract
@@ -59,6 +65,8 @@ from sqlqueue.testing.contract.many_lines import ManyLinesContract, RowLockManyL
 from sqlqueue.testing.contract.moments import MomentsContract
 from sqlqueue.testing.contract.order import OrderContract
 from sqlqueue.testing.contract.own_locks import OwnLocksContract
+from sqlqueue.testing.contract.parked import ParkedContract
+from sqlqueue.testing.contract.policies import PoliciesContract
 from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
@@ -74,6 +82,8 @@ __all__ = [
     "ClocksContract",
     "Contract",
     "Database",
+    "DeadLetterPlacesContract",
+    "DeadLettersContract",
     "DecodeContract",
     "EndingContract",
     "EnqueueContract",
@@ -85,6 +95,8 @@ __all__ = [
     "MomentsContract",
     "OrderContract",
     "OwnLocksContract",
+    "ParkedContract",
+    "PoliciesContract",
     "PoolContract",
     "RowLockBlockedContract",
     "RowLockContract",

@@ -10,11 +10,13 @@ import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Clock
+from sqlqueue.destination import Destination
 from sqlqueue.queue import Queue
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.strategies.base import Ahead, Claim, Settlement, Turned
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.holding import ROW_LOCK, SEATED, STRATEGIES, Stranger, stranger_to
 from sqlqueue.testing.contract.looking import Database, shown, stored
@@ -100,17 +102,22 @@ class Holder:
         most: int = 10,
         cap: int | None = None,
         precision: int | None = None,
+        dead_letter: Destination | None = None,
     ) -> None:
         broker, spec = queue.broker, queue.spec
+        words = Words(broker.dialect, spec, grouped=queue.group is not None)
+        columns = reader(broker.dialect, spec, broker.codec, Any).columns
+        leaving = Leaving(words, dead_letter, columns=columns, group=queue.group, cap=cap) if dead_letter else None
         self.clock = spec.host_clock
         self.lease = Lease(
-            Words(broker.dialect, spec, grouped=queue.group is not None),
-            columns=reader(broker.dialect, spec, broker.codec, Any).columns,
+            words,
+            columns=columns,
             seconds=seconds,
             most=most,
             cap=cap,
             group=queue.group,
             precision=precision,
+            leaving=leaving,
         )
         self._pool = broker.pool
 

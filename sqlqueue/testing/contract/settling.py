@@ -11,7 +11,6 @@ from sqlqueue.broker import Broker
 from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer, Stopped
 from sqlqueue.delivery import Delivery
-from sqlqueue.errors import Unsupported
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown, stored
@@ -268,14 +267,6 @@ class SettlingContract(Contract):
         drain(broker)
         assert shown(database, queue, "error", "attempt") == [("no such customer", 1)]
         check_unheld(database, queue, stranger)
-
-    @pytest.mark.parametrize("options", [{}, {"max_attempts": 3}], ids=["without a cap", "with a cap"])
-    def test_a_dead_letter_elsewhere_is_refused_by_name_until_it_is_served(
-        self, broker: Broker, options: dict[str, Any]
-    ) -> None:
-        """SUITE 89"""
-        with pytest.raises(Unsupported, match="dead_letter"):
-            created(broker, FullJob, group="mail").handler(dead_letter="failed", **options)
 
     def test_a_failure_comes_back_by_its_policy_counted_and_held_by_nobody(
         self, database: Database, broker: Broker, strategy: str, stranger: Stranger, clock: ManualClock

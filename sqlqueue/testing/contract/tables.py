@@ -136,3 +136,38 @@ class NamedJob:
     id: str = column.id()
     locked_until: datetime | None = column.lease()
     payload: str = column.payload()
+
+
+@table("dead_jobs")
+class DeadJob:
+    """Where rows go that nobody could handle: other names for the same roles, and columns of its own."""
+
+    number: int = column.id(generated=True)
+    again_at: datetime = column.retry_after()
+    tries: int = column.attempt()
+    held_until: datetime | None = column.lease()
+    notes: dict[str, str] | None = column.headers()
+    body: str = column.payload()
+    account: str | None = None
+    state: str = "new"
+    remark: str | None = None
+
+
+@table("kept_dead_jobs")
+class KeptDeadJob:
+    """The same under the ids that the rows had, and without headers."""
+
+    id: int = column.id()
+    locked_until: datetime | None = column.lease()
+    payload: str | None = column.payload()
+
+
+@table("dead_orders")
+class DeadOrder:
+    """Row mode: what an order held, by name."""
+
+    id: int = column.id(generated=True)
+    number: str
+    locked_until: datetime | None = column.lease()
+    placed_at: datetime
+    note: str | None

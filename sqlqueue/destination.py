@@ -1,0 +1,127 @@
+"""Where a dead letter goes: another group of its own table, or another table, whose columns are matched to its own."""
+
+from collections.abc import Sequence
+from typing import Any, get_origin
+
+import attrs
+
+from sqlqueue.column import Role
+from sqlqueue.errors import DeclarationError
+from sqlqueue.spec import ColumnSpec, TableSpec, default_of
+
+#: Roles that a row begins anew with wherever it goes.
+AFRESH = (
+    Role.RETRY_AFTER,
+    Role.ATTEMPT,
+    Role.PROCESSED_AT,
+    Role.LEASE,
+    Role.HEADERS,
+    Role.ERROR,
+    Role.RUNNING,
+)
+
+#: Of those, the ones that are something else than NULL.
+SET_AFRESH = (Role.RETRY_AFTER, Role.ATTEMPT, Role.HEADERS, Role.RUNNING)
+
+#: Types of which one holds the other's values.
+NUMBERS = (int, float)
+
+
+@attrs.frozen
+class Destination:
+    """The table of a dead letter, and the group that its rows are given (None: they keep their own)."""
+
+    spec: TableSpec
+    group: str | None = None
+
+    @property
+    def name(self) -> str:
+        """As a queue there is called."""
+        return self.spec.full_name if self.group is None else f"{self.spec.full_name}[{self.group}]"
+
+    def is_in(self, table: TableSpec) -> bool:
+        """Whether the row stays in its table."""
+        return self.spec.full_name == table.full_name
+
+
+@attrs.frozen
+class Match:
+    """A column of another table that a row moves into, and the row's own column whose value it takes; None where it
+    starts afresh, or with its default."""
+
+    column: ColumnSpec
+    source: ColumnSpec | None
+
+
+def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
+    """The columns that a move names, matched by role, then by name; the others are for the database to fill.
+
+    Raises `DeclarationError` where the payload has no place, or two columns that match hold different types.
+    """
+    found = [
+        Match(column, own)
+        for column in destination.spec.columns
+        if not column.generated
+        for own in [_source_of(column, source, destination)]
+        if own is not None or _has_own_value(column, destination)
+    ]
+    for match in found:
+        if match.source is not None:
+            _check_types(source, destination, match.column, match.source)
+    payload = source.role(Role.PAYLOAD)
+    if payload is not None and not any(match.source is payload for match in found):
+        raise DeclarationError(
+            f"table {source.name!r}: its dead letters go into table {destination.spec.full_name!r}, which has no "
+            f"column for the payload {payload.name!r}; mark one with column.payload()"
+        )
+    return found
+
+
+def check_apart(source: TableSpec, group: str | None, destination: Destination) -> None:
+    """`DeclarationError` where the queue itself would find its dead letters."""
+    if not destination.is_in(source):
+        return
+    where = f"table {source.name!r}: dead_letter={destination.group or source.name!r}"
+    if destination.group in (None, group):
+        raise DeclarationError(f"{where} is what the queue itself reads; name another group, or another table")
+    if group is None:
+        raise DeclarationError(
+            f"{where} is a group that the queue reads as well, since it reads all of them; give the queue one group: "
+            "broker.queue(…, group=…)"
+        )
+
+
+def _source_of(column: ColumnSpec, source: TableSpec, destination: Destination) -> ColumnSpec | None:
+    if column.role in AFRESH or (column.role is Role.GROUP and destination.group is not None):
+        return None
+    by_role = None if column.role is None else source.role(column.role)
+    return by_role or next((own for own in source.columns if own.name == column.name), None)
+
+
+def _has_own_value(column: ColumnSpec, destination: Destination) -> bool:
+    if column.role in AFRESH:
+        return column.role in SET_AFRESH and not (column.role is Role.RETRY_AFTER and column.optional)
+    if column.role is Role.GROUP:
+        return destination.group is not None
+    return default_of(column) not in (None, attrs.NOTHING)
+
+
+def _check_types(source: TableSpec, destination: Destination, theirs: ColumnSpec, own: ColumnSpec) -> None:
+    if _alike(theirs.type, own.type):
+        return
+    raise DeclarationError(
+        f"table {source.name!r}: its dead letters go into table {destination.spec.full_name!r}, whose column "
+        f"{theirs.name!r} is declared as {_named(theirs.type)} and takes the values of {own.name!r}, which is declared "
+        f"as {_named(own.type)}; declare both alike"
+    )
+
+
+def _alike(one: Any, other: Any) -> bool:
+    one, other = get_origin(one) or one, get_origin(other) or other
+    if one is other or not isinstance(one, type) or not isinstance(other, type):
+        return True
+    return issubclass(one, other) or issubclass(other, one) or (one in NUMBERS and other in NUMBERS)
+
+
+def _named(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))

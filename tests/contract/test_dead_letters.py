@@ -1,0 +1,11 @@
+"""Dead letters, on every database there is."""
+
+from sqlqueue.testing.contract import DeadLetterPlacesContract, DeadLettersContract
+
+
+class TestDeadLetters(DeadLettersContract):
+    pass
+
+
+class TestDeadLetterPlaces(DeadLetterPlacesContract):
+    pass
