@@ -67,6 +67,29 @@ def test_a_write_through_another_connection_would_wait_for_its_own_handler_which
     ]
 
 
+@pytest.mark.parametrize("strategy", SEATED)
+def test_on_sqlite_nobody_else_writes_from_the_handlers_first_moment_on(
+    sqlite_database: Database, strategy: str
+) -> None:
+    """SUITE 116"""
+    sqlite_database.execute(NOTES)
+    said: list[str] = []
+    with Broker(sqlite_database.url) as broker:
+        queue = queue_of(broker, strategy)
+
+        @queue.handler(transactional=True)
+        def handle(message: Any, delivery: Delivery) -> None:
+            other = sqlite3.connect(sqlite_database.name, timeout=0)
+            with pytest.raises(sqlite3.OperationalError) as caught:
+                other.execute("INSERT INTO notes VALUES ('beside')")
+            other.close()
+            said.append(str(caught.value))
+
+        queue.enqueue("one")
+        drain(broker)
+    assert said == ["database is locked"]
+
+
 @pytest.mark.parametrize("strategy", [LEASE, ROW_LOCK, ADVISORY_LOCK])
 def test_what_a_handler_kept_of_a_postgres_connection_is_cut_off(postgres_database: Database, strategy: str) -> None:
     """SUITE 113: the row is acknowledged, for nobody used what was kept."""

@@ -88,6 +88,32 @@ class TransactionsAtWorkContract(WithNotes):
         assert recorder.of("lease_lost") == []
         assert shown(database, queue, "id") == []
 
+    def test_a_handler_that_has_its_row_locked_lets_no_other_lease_end(
+        self, open_broker: OpenBroker, notes: Callable[[], list[str]]
+    ) -> None:
+        """SUITE 112"""
+        broker = open_broker(lease=0.4, pool_size=4)
+        queue = created(broker, Job)
+        handled: list[str] = []
+        pause = Event()
+
+        @queue.handler(transactional=True, workers=2)
+        def handle(message: str, delivery: Delivery) -> None:
+            handled.append(message)
+            if message == "locks":
+                name = broker.dialect.table(queue.spec)
+                delivery.connection.execute(f"UPDATE {name} SET payload = 'seen' WHERE id = {delivery.id}")  # noqa: S608
+            pause.wait(1.0)
+            write(delivery.connection, message)
+
+        queue.enqueue("locks")
+        queue.enqueue("waits")
+        with Consumer(broker, observers=[recorder := Recorder()]):
+            recorder.wait_for("acknowledged", count=2)
+        assert sorted(handled) == ["locks", "waits"]
+        assert recorder.of("lease_lost") == []
+        assert notes() == ["locks", "waits"]
+
     def test_rows_of_a_key_keep_their_order(
         self, open_broker: OpenBroker, strategy: str, notes: Callable[[], list[str]]
     ) -> None:
