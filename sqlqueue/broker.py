@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from sqlqueue import joining
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec, JsonCodec
 from sqlqueue.column import Role
@@ -166,7 +167,8 @@ class Broker:
 
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None:
         """Have `wake` called after the caller's commit, where its connection can tell of it."""
-        manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
+        if not joining.after_commit(connection, wake):
+            manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
 
     def _tell(self, hint: Hint) -> None:
         for listener in tuple(self._listeners.get(os.getpid(), ())):

@@ -8,7 +8,7 @@ import attrs
 
 from sqlqueue.errors import SQLQueueError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Statement, Step
+from sqlqueue.sql import Begin, Call, Statement, Step
 
 Row = tuple[Any, ...]
 
@@ -96,6 +96,16 @@ class Session(Connection, Protocol):
 
     def roll_back(self) -> None:
         """End the open transaction, if any, and undo it. A connection that cannot is closed."""
+        ...
+
+    def lend(self, begin: Begin | None) -> Any:
+        """The driver's connection for a handler, behind a savepoint of the transaction that `begin` opens or, where it
+        is None, that is open. Our limit on a statement's time does not hold for the handler's."""
+        ...
+
+    def take_back(self) -> str | None:
+        """The handler is done with it: what it still does with the driver's connection raises, as far as the driver
+        lets us. What it did that must not be, such as to end the transaction, in words; None where all is well."""
         ...
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from sqlqueue.errors import TransactionError
 from sqlqueue.strategies.base import Claim
 
 
@@ -24,6 +25,32 @@ class Delivery:
     group: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict)
     _lost: bool = attrs.field(default=False, repr=False)
+    _connection: Any = attrs.field(default=None, repr=False)
+    _over: bool = attrs.field(default=False, repr=False)
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection (psycopg or sqlite3) inside the delivery's transaction, where the handler is
+        `transactional`: what it writes commits with the acknowledgement and is undone by every other outcome. Do not
+        commit, roll back or close it.
+
+        Raises `TransactionError` where the handler is not transactional, and once it has returned.
+        """
+        if self._connection is not None:
+            return self._connection
+        if self._over:
+            raise TransactionError("the handler has returned, and its delivery's transaction is over")
+        raise TransactionError(
+            "only a transactional handler's delivery has a connection: register it with handler(transactional=True)"
+        )
+
+    def lend(self, connection: Any) -> None:
+        """Let the handler have its delivery's connection."""
+        self._connection = connection
+
+    def end(self) -> None:
+        """Take the connection back."""
+        self._connection, self._over = None, True
 
     @property
     def attempt(self) -> int | None:

@@ -25,6 +25,10 @@ class LeaseLost(SQLQueueError):
     """A delivery's lease ended before its settlement: the row belongs to somebody else now."""
 
 
+class TransactionError(SQLQueueError):
+    """A handler ended its delivery's transaction itself, or went on using its connection; nothing was acknowledged."""
+
+
 class EncodeError(SQLQueueError, TypeError):
     """A message or header cannot be stored; nothing was written."""
 

@@ -32,6 +32,7 @@ class Handler:
     workers: int
     by_key: bool
     prefetch: int
+    transactional: bool
     max_attempts: int | None
     retry: RetryPolicy
     on_decode_error: RetryPolicy
@@ -85,6 +86,7 @@ def make_handler(
     workers: int,
     by_key: bool,
     prefetch: int,
+    transactional: bool,
     max_attempts: int | None,
     retry: Any,
     on_decode_error: Any,
@@ -100,6 +102,8 @@ def make_handler(
         raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
     takes_delivery, kind = _signature(function, where)
     _check_kind(spec, kind, where)
+    if transactional:
+        _check_transactional(spec, prefetch, where)
     return Handler(
         function=function,
         name=name,
@@ -108,12 +112,23 @@ def make_handler(
         workers=whole(workers, f"{where}: workers", 1),
         by_key=by_key,
         prefetch=whole(prefetch, f"{where}: prefetch", 0),
+        transactional=bool(transactional),
         max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
         retry=_policy(retry, DEFAULT_RETRY, f"{where}: retry"),
         on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
         lease=lease_seconds(lease),
         poll_interval=poll_seconds(poll_interval),
     )
+
+
+def _check_transactional(spec: TableSpec, prefetch: int, where: str) -> None:
+    if prefetch:
+        raise DeclarationError(f"{where}: prefetch={prefetch} beside transactional, whose rows hold a connection each")
+    if spec.has(Role.LEASE) and spec.isolation is not None and spec.isolation.upper() != "READ COMMITTED":
+        raise DeclarationError(
+            f"{where}: transactional with a lease beside isolation={spec.isolation!r}; its acknowledgement must see "
+            "extensions that were committed meanwhile, which takes READ COMMITTED: leave isolation= out"
+        )
 
 
 def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:

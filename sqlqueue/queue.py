@@ -222,10 +222,13 @@ class Queue:
         fixed delay in seconds, or None for no retry; by default 1 s doubling to 1 h. `on_decode_error`: the same for
         a row that cannot be read; by default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
 
-        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `transactional`, `dead_letter` and
-        `reply_to`, which this release does not serve yet.
+        `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
+        acknowledgement commits with the row's settlement, and that every other outcome undoes.
+
+        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `dead_letter` and `reply_to`, which
+        this release does not serve yet.
         """
-        refuse_unserved(batch=batch, transactional=transactional, dead_letter=dead_letter, reply_to=reply_to)
+        refuse_unserved(batch=batch, dead_letter=dead_letter, reply_to=reply_to)
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -234,6 +237,7 @@ class Queue:
                 workers=workers,
                 by_key=by_key,
                 prefetch=prefetch,
+                transactional=transactional,
                 max_attempts=max_attempts,
                 retry=retry,
                 on_decode_error=on_decode_error,

@@ -10,7 +10,7 @@ from sqlqueue.clock import UTC, later, seconds
 from sqlqueue.errors import DecodeError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.retry import DEFAULT_RETRY, RetryPolicy
-from sqlqueue.strategies.base import ACKNOWLEDGE, Move, Settlement
+from sqlqueue.strategies.base import ACKNOWLEDGE, DROP, Move, Settlement
 
 #: Seconds that a row which cannot be read stays hidden where there is no place to put it: it is never deleted.
 UNREADABLE = 3600.0
@@ -69,7 +69,7 @@ def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Ve
         return ACKNOWLEDGED
     last = rules.max_attempts is not None and attempt is not None and attempt >= rules.max_attempts
     if isinstance(outcome, Drop):
-        return Verdict(ACKNOWLEDGE, "dropped", remark=outcome.reason)
+        return Verdict(DROP, "dropped", remark=outcome.reason)
     if isinstance(outcome, DeadLetter):
         return spend(rules, outcome.reason)
     if isinstance(outcome, Retry):
@@ -89,7 +89,7 @@ def spend(rules: Rules, reason: str) -> Verdict:
     reason = storable(reason)
     if rules.parks:
         return Verdict(Settlement(Move.PARK, error=reason), "parked", problem=reason)
-    return Verdict(ACKNOWLEDGE, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
+    return Verdict(DROP, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
 
 
 def spent_at_claim(rules: Rules, attempt: int | None) -> Verdict | None:

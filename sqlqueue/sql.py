@@ -5,6 +5,7 @@ Names of tables and columns hold no line breaks (the declaration sees to that), 
 
 import re
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
 import attrs
@@ -72,8 +73,18 @@ class Commit:
 
 COMMIT, COMMIT_AND_CHAIN = Commit(), Commit(chain=True)
 
+
+class Savepoint(Enum):
+    """Around what a handler writes in its delivery's transaction. Whoever ended that transaction has no such savepoint
+    any more, and is found out by it."""
+
+    SET = "SAVEPOINT sqlqueue_handler"
+    RELEASE = "RELEASE SAVEPOINT sqlqueue_handler"
+    UNDO = "ROLLBACK TO SAVEPOINT sqlqueue_handler"
+
+
 #: What a connection can be told to do. A call outside of a transaction is one by itself, and need not be durable.
-Step = Call | Begin | Commit
+Step = Call | Begin | Commit | Savepoint
 
 
 def fill(template: str, fragments: Mapping[str, str]) -> str:

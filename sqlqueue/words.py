@@ -145,6 +145,7 @@ class Words:
                 "id": self.column(Role.ID),
                 "using_given": f"USING {source}" if source else "",
                 "from_given": f"FROM {source}" if source else "",
+                "joined_given": f"CROSS JOIN {source}" if source else "",
                 "fence": fence,
                 **words,
                 **fragments,

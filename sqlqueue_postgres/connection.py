@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from sqlqueue.connection import AfterCommit
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Commit, Step, fill
+from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step, fill
 from sqlqueue_postgres.adapters import Cursor, Driver
 from sqlqueue_postgres.names import quote, table_name
 from sqlqueue_postgres.pipeline import pipelined
@@ -50,9 +50,11 @@ def execute_call(driver: Driver, call: Call) -> list[Row]:
     return cursor.fetchall() if call.statement.width else []
 
 
-def words_of(step: Begin | Commit) -> str:
+def words_of(step: Begin | Commit | Savepoint) -> str:
     if isinstance(step, Begin):
         return BEGINS[step.isolation]
+    if isinstance(step, Savepoint):
+        return step.value
     return COMMIT_AND_CHAIN if step.chain else COMMIT
 
 
@@ -100,7 +102,8 @@ def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> It
         elif framing and not isinstance(step, Call):
             framing = False
             yield ((COMMIT, ()),)
-        held = held if isinstance(step, Call) else isinstance(step, Begin) or step.chain
+        if isinstance(step, Begin | Commit):
+            held = isinstance(step, Begin) or step.chain
         yield step
     if framing:
         yield ((COMMIT, ()),)
@@ -121,6 +124,8 @@ def _start_all(
             say(driver, within if step.chain else ())
         elif isinstance(step, Begin):
             say(driver, [(words_of(step), ()), *within])
+        elif isinstance(step, Savepoint):
+            say(driver, [(words_of(step), ())])
         else:
             say(driver, step)
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import attrs
 import psycopg
 
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Statement, Step
+from sqlqueue.sql import Begin, Call, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import (
     BEGIN,
@@ -23,16 +24,18 @@ from sqlqueue_postgres.connection import (
     sent,
     together,
 )
+from sqlqueue_postgres.handed import IN_USE, problem_of, say_opening
 from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.sessions import explain
 
 
-@attrs.frozen
+@attrs.define
 class LentConnection:
     """A connection of the user's pool, in autocommit mode while it is lent: our transactions name all they need."""
 
     driver: Driver
     _seconds: float = attrs.field(alias="statement_timeout")
+    _factories: Any = None
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         before: list[Words] = [(BEGIN, ()), (LIMIT_TIME, (in_milliseconds(self._seconds),))]
@@ -54,6 +57,22 @@ class LentConnection:
 
     def roll_back(self) -> None:
         roll_back(self.driver)
+
+    def lend(self, begin: Begin | None) -> Any:
+        """The user's own connection: of the class that their pool makes, with what they set up."""
+        with Limited(self.driver, self._seconds + GRACE):
+            say_opening(self.driver, begin)
+        self._factories = self.driver.row_factory, self.driver.cursor_factory
+        return self.driver
+
+    def take_back(self) -> str | None:
+        free = self.driver.lock.acquire(blocking=False)
+        if not free:
+            self.driver.close()
+            return IN_USE
+        self.driver.lock.release()
+        self.driver.row_factory, self.driver.cursor_factory = self._factories
+        return problem_of(self.driver)
 
     def close(self) -> None:
         self.driver.close()

@@ -1,6 +1,7 @@
 """Connections of our own pool."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import psycopg
@@ -9,22 +10,24 @@ from psycopg.pq import TransactionStatus
 from sqlqueue.connection import AfterCommit
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Commit, Statement, Step
+from sqlqueue.sql import Begin, Call, Commit, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import LIMIT_TIME, NEED_NOT_BE_DURABLE, NO_LIMIT, copy, words_of
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
+from sqlqueue_postgres.handed import Handed, opening
 from sqlqueue_postgres.trouble import is_stale_plan
 from sqlqueue_postgres.wire import Said, Wire
 
 ROLLBACK = b"ROLLBACK"
 
 
-@attrs.frozen
+@attrs.define
 class OwnConnection:
     """A connection of our own pool: in autocommit mode, with our settings, so that one statement needs no prelude."""
 
     driver: Driver
     _wire: Wire
+    _handed: Handed | None = None
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         if not calls:
@@ -69,6 +72,18 @@ class OwnConnection:
     def roll_back(self) -> None:
         if not self.driver.closed and self.driver.pgconn.transaction_status != TransactionStatus.IDLE:
             self._say([(ROLLBACK, ())])
+
+    def lend(self, begin: Begin | None) -> Any:
+        _, error = self._say([(text.encode(), ()) for text in opening(begin)])
+        if error is not None:
+            raise error
+        self._handed = Handed(self.driver)
+        return self._handed.connection
+
+    def take_back(self) -> str | None:
+        assert self._handed is not None, "nothing was lent"
+        handed, self._handed = self._handed, None
+        return handed.take_back()
 
     def close(self) -> None:
         self.driver.close()

@@ -1,7 +1,6 @@
 """A pool's connection: every run is a transaction of its own, and waits for the write lock within bounds."""
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -10,6 +9,7 @@ from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue_sqlite.forks import fork_gate
+from sqlqueue_sqlite.gate import Gate
 from sqlqueue_sqlite.handles import Handle
 from sqlqueue_sqlite.patience import Patience, patiently
 from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
@@ -36,7 +36,7 @@ class PooledConnection:
     out the fsync; the next durable one brings it to the disk as well.
     """
 
-    def __init__(self, handle: Handle, *, gate: threading.Lock, seconds: float, wal: bool) -> None:
+    def __init__(self, handle: Handle, *, gate: Gate, seconds: float, wal: bool) -> None:
         self.driver = handle
         self.spoiled = False
         self._cursor = handle.cursor()
@@ -90,14 +90,14 @@ class PooledConnection:
 
     def _write(self, work: Callable[[], T], durable: bool) -> T:
         patience = Patience(self._seconds)
-        entered = self._gate.acquire(timeout=self._seconds)
+        entered = self._gate.enter(self._seconds)
         # One who waited in vain tries all the same: SQLite's own error then says that the database is locked.
         try:
             self._set_durable(durable)
             return self._try(partial(self._transaction, "BEGIN IMMEDIATE", work), patience)
         finally:
             if entered:
-                self._gate.release()
+                self._gate.leave()
 
     def _set_durable(self, durable: bool) -> None:
         durable = durable or not self._wal

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlqueue.dialect import Connection, PoolSettings
-from sqlqueue_sqlite.connection import PooledConnection
+from sqlqueue_sqlite.gate import Gate
 from sqlqueue_sqlite.handles import Handle, close_handle, named, open_handle, use_wal
 from sqlqueue_sqlite.location import Location
 from sqlqueue_sqlite.locks import FileLocks
 from sqlqueue_sqlite.patience import Patience, patiently
+from sqlqueue_sqlite.session import SessionConnection
 from sqlqueue_sqlite.trouble import PoolClosedError, PoolTimeoutError
 
 #: Seconds that a borrower waits unless he says otherwise.
@@ -27,10 +28,10 @@ class SQLitePool:
         self._settings = settings
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._idle: list[PooledConnection] = []
+        self._idle: list[SessionConnection] = []
         self._opened = 0
         self._closed = False
-        self._gate = threading.Lock()
+        self._gate = Gate()
         self._locks = FileLocks(location)
         self._keeper: Handle | None = None  # a database in memory lives while one connection is open
 
@@ -86,7 +87,7 @@ class SQLitePool:
         if keeper is not None:
             close_handle(keeper)
 
-    def _take(self, timeout: float) -> PooledConnection:
+    def _take(self, timeout: float) -> SessionConnection:
         ends = time.monotonic() + timeout
         with self._changed:  # decided: who gets the idle connection, and who may open one
             while True:
@@ -115,7 +116,7 @@ class SQLitePool:
             "raise pool_size, or hold connections for shorter"
         )
 
-    def _open_or_forget(self) -> PooledConnection:
+    def _open_or_forget(self) -> SessionConnection:
         opened = None
         try:
             opened = self._open()
@@ -126,7 +127,7 @@ class SQLitePool:
                     self._changed.notify()
         return opened
 
-    def _open(self) -> PooledConnection:
+    def _open(self) -> SessionConnection:
         self._keep()
         handle = open_handle(self._location)
         seconds = self._settings.statement_timeout
@@ -139,7 +140,7 @@ class SQLitePool:
         finally:
             if not ready:
                 close_handle(handle)
-        return PooledConnection(handle, gate=self._gate, seconds=seconds, wal=wal)
+        return SessionConnection(handle, gate=self._gate, seconds=seconds, wal=wal)
 
     def _keep(self) -> None:
         if not self._lacks_keeper():
@@ -155,7 +156,7 @@ class SQLitePool:
     def _lacks_keeper(self) -> bool:
         return self._location.memory and self._keeper is None and not self._closed
 
-    def _give_back(self, connection: PooledConnection) -> None:
+    def _give_back(self, connection: SessionConnection) -> None:
         if os.getpid() != self._pid:
             return  # lent before a fork: the parent's
         fit = connection.restore()

@@ -9,11 +9,13 @@ from sqlqueue.errors import Unsupported
 from sqlqueue.handler import Handler
 from sqlqueue.queue import Queue
 from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Begin
 from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.base import Seated
 from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.strategies.seated_lease import SeatedLease
 from sqlqueue.strategies.together import Together
 from sqlqueue.words import Words
 
@@ -48,6 +50,32 @@ def lease_for(
     )
 
 
+def seated_lease_for(
+    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], facts: Mapping[str, ColumnFacts]
+) -> SeatedLease:
+    """The lease strategy of a transactional handler."""
+    lease = queue.spec.role(Role.LEASE)
+    assert lease is not None
+    return SeatedLease(
+        words_of(queue),
+        columns=columns,
+        seconds=handler.lease,
+        most=1,
+        cap=handler.max_attempts,
+        group=queue.group,
+        precision=facts[lease.name].precision,
+        by_key=in_order_here(queue, handler),
+    )
+
+
+def handlers_begin(queue: Queue, handler: Handler) -> Begin | None:
+    """What opens the transaction of a transactional handler; None where the claim's own is that."""
+    spec = queue.spec
+    if spec.advisory_lock is None and not spec.has(Role.LEASE):
+        return None
+    return Begin(spec.isolation.upper()) if spec.isolation else Begin()
+
+
 def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool) -> Seated:
     """The strategy of a queue whose deliveries hold their connection."""
     words, lock = words_of(queue), queue.spec.advisory_lock
@@ -72,7 +100,7 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         workers=handler.workers,
         **common,
     )
-    return Together(by_function)
+    return by_function if handler.transactional else Together(by_function)
 
 
 def in_order_here(queue: Queue, handler: Handler) -> bool:

@@ -37,14 +37,20 @@ class Work:
     told: bool = False
 
 
+RELEASED = Verdict(RELEASE, "released")
+
+
 @attrs.frozen
 class Finished:
-    """What became of a piece of work. `stop` is set where the handler asked the process to end."""
+    """What became of a piece of work. `stop` is set where the handler asked the process to end, `trouble` where the
+    database kept it from beginning. `then` is called once it is settled."""
 
     work: Work
     verdict: Verdict
     seconds: float | None = None
     stop: BaseException | None = None
+    trouble: Exception | None = None
+    then: Callable[[], None] | None = None
 
 
 @attrs.define(eq=False)
@@ -73,7 +79,7 @@ class Runner:
             self.notices.tell("started", delivery)
             outcome = self.call(message, delivery)
         except STOPS as stop:
-            return Finished(work, Verdict(RELEASE, "released"), perf_counter() - began, stop)
+            return Finished(work, RELEASED, perf_counter() - began, stop)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises settles its row
             outcome = error
             self._log(delivery, error)
@@ -92,6 +98,10 @@ class Runner:
                 outcome,
             )
         return decide(self.rules, delivery.attempt, outcome, self.now())
+
+    def tell_failed(self, delivery: Delivery, error: BaseException) -> None:
+        """Log what made a delivery fail behind its handler."""
+        log.error("queue %s: row %r: %s", self.queue, delivery.claim.id, error)
 
     def _log(self, delivery: Delivery, error: BaseException) -> None:
         if isinstance(error, Retry | Drop | DeadLetter):

@@ -14,6 +14,7 @@ class InHand:
     def __init__(self) -> None:
         self._in_work: dict[Work, Connection] = {}
         self._settling = self._turning = 0
+        self._extending: Sequence[Work] = ()
         self._closed = False
         self._changed = Condition()
 
@@ -42,8 +43,11 @@ class InHand:
             self._in_work[work] = connection
 
     def take(self, work: Work) -> bool:
-        """Take a row out of work, to settle it; False where somebody else has."""
+        """Take a row out of work, to settle it; False where somebody else has. An extension of its lease, which moves
+        its token, is over by then."""
         with self._changed:  # decided: who settles the row
+            if self._extending:
+                self._changed.wait_for(lambda: work not in self._extending)
             mine = self._in_work.pop(work, None) is not None
             self._settling += mine
             return mine
@@ -53,6 +57,18 @@ class InHand:
         with self._changed:  # decided: whether whoever waits may go on
             self._settling -= 1
             self._changed.notify_all()
+
+    @contextmanager
+    def extending(self) -> Iterator[Sequence[Work]]:
+        """What is in work, and is not settled for the while."""
+        with self._changed:  # decided: whose tokens move
+            self._extending = tuple(self._in_work)
+        try:
+            yield self._extending
+        finally:
+            with self._changed:  # decided: who may be settled
+                self._extending = ()
+                self._changed.notify_all()
 
     def close(self, timeout: float) -> Sequence[tuple[Work, Connection]]:
         """No row comes to work any more; take all that are, after what is under way, within so many seconds."""

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sqlqueue.consumer.handlers import Finished, Work
+from sqlqueue.consumer.handlers import RELEASED, Finished, Work
+from sqlqueue.consumer.transactional import run_in
 from sqlqueue.consumer.turning import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.settling import Verdict, decide
-from sqlqueue.strategies.base import NOBODY, RELEASE
+from sqlqueue.errors import TransactionError
+from sqlqueue.settling import decide
+from sqlqueue.strategies.base import NOBODY
+from sqlqueue.strategies.transaction import Transaction
 
 if TYPE_CHECKING:
     from sqlqueue.consumer.seats import Seats
@@ -21,8 +24,6 @@ log = logging.getLogger("sqlqueue")
 
 #: Tries of a settlement that trying again may mend, and the pause in seconds after the first, which doubles.
 TRIES, FIRST_PAUSE = 6, 0.05
-
-RELEASED = Verdict(RELEASE, "released")
 
 #: Nobody sets it: its wait is a pause.
 _NEVER = Event()
@@ -38,24 +39,33 @@ class Seat:
 
     def sit(self, connection: Connection) -> None:
         """Claim and handle on this connection until nothing is found, or it is wanted elsewhere."""
+        if self.seats.shared.transactional:
+            connection = Transaction(connection, self.seats.shared.begin)  # type: ignore[arg-type]  # it is a Session
         work = self._look(connection)
         while work is not None:
-            finished = self._handle(work)
+            finished = self._handle(connection, work)
             if finished.stop is not None:
                 self.on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
             if not self.seats.take_back(work):
                 return
             work = self._settle_and_look(connection, finished)
+            if finished.trouble is not None:
+                raise finished.trouble
 
-    def _handle(self, work: Work) -> Finished:
+    def _handle(self, connection: Connection, work: Work) -> Finished:
         if self.seats.stopping:  # since the look that found it began
             return Finished(work, RELEASED)
-        return self.seats.shared.runner.run(work)
+        runner = self.seats.shared.runner
+        return run_in(connection, work, runner) if isinstance(connection, Transaction) else runner.run(work)
 
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
-        together = not shared.one_at_a_time
-        look = seats.may_go_on(finished.verdict.settlement)
+        if isinstance(connection, Transaction) and not self._undone(connection, finished):
+            seats.more()
+            raise TransactionError(f"row {finished.work.delivery.claim.id!r} was lost with its delivery's connection")
+        together = not shared.one_at_a_time and not shared.settles_first
+        look = finished.trouble is None and seats.may_go_on(finished.verdict.settlement)
+        look = look and not (isinstance(connection, Transaction) and connection.last)
         work = self._settle(connection, finished, look=look and together)
         if look and not together and not connection.closed:
             return self._look(connection)
@@ -82,7 +92,10 @@ class Seat:
         turned = shared.strategy.turn(connection, settlements, int(look), shared.now(), pass_over)
         if finished is not None:
             self.unsettled = None
-            seats.settled(finished, gone=bool(turned.gone))
+            if turned.lost:
+                seats.lose(finished.work)
+            else:
+                seats.settled(finished, gone=bool(turned.gone))
         if turned.failed is not None:
             raise turned.failed
         if begun is None or connection.closed:
@@ -95,6 +108,25 @@ class Seat:
         ahead = shared.strategy.look_ahead(connection, shared.now(), pass_over, seats.held_unseen)
         seats.found_nothing(ahead, begun, self)
         return None
+
+    def _undone(self, transaction: Transaction, finished: Finished) -> bool:
+        """Undo what the handler wrote, unless it is kept; whether the row is still held."""
+        if finished.verdict.settlement.keeps:
+            return True
+        work = finished.work
+        held = False
+        try:
+            held = transaction.undo()
+        except Exception as error:  # noqa: BLE001 - such as that its handler had ended the transaction
+            log.debug("queue %s: row %r: %r", self.seats.shared.queue, work.delivery.claim.id, error)
+        done = False
+        try:
+            held = held or self.seats.shared.strategy.hold_again(transaction, work.delivery.claim)
+            done = True
+        finally:
+            if not (done and held):
+                self.abandon(work, transaction)
+        return held
 
     def _settle(self, connection: Connection, finished: Finished, *, look: bool) -> Work | None:
         """Settle the row, and claim the next where asked; a settlement that is refused is made otherwise."""
@@ -119,12 +151,14 @@ class Seat:
             trouble = shared.classify(error)
             if trouble in (Trouble.LOST, Trouble.CLOSED):
                 break
-            if trouble is Trouble.PERMANENT:
+            if trouble is Trouble.PERMANENT or (shared.transactional and one.verdict.settlement.keeps):
                 one = self._refused(one, error)
                 if refused:
                     break
                 refused = True
             try:
+                if isinstance(connection, Transaction):
+                    connection.roll_back()
                 if not shared.strategy.hold_again(connection, claim):
                     if connection.closed:
                         break
@@ -157,6 +191,9 @@ class Seat:
     def give_back(self, work: Work, connection: Connection) -> None:
         """Give back a row whose handler is still at work: what that does comes too late."""
         work.delivery.lose()
+        if isinstance(connection, Transaction):
+            self._cut_off(work, connection)
+            return
         self.unsettled = Finished(work, RELEASED)
         try:
             self._turn(connection, self.unsettled, look=False)
@@ -164,3 +201,19 @@ class Seat:
             log.exception("queue %s: row %r could not be given back", self.seats.shared.queue, work.delivery.claim.id)
             if self.unsettled is not None:
                 self.abandon(work, connection)
+
+    def _cut_off(self, work: Work, transaction: Transaction) -> None:
+        """The same where the connection is the handler's: a lease is given back on another one, else the row is free
+        when its session ends."""
+        shared, claim = self.seats.shared, work.delivery.claim
+        try:
+            if claim.expires is None:
+                transaction.close()
+                shared.strategy.let_go(transaction, claim)
+            else:
+                with shared.budget.pool.direct() as spare:
+                    aside = Transaction(spare, None)  # type: ignore[arg-type]  # it is a Session
+                    shared.strategy.turn(aside, [(claim, RELEASED.settlement)], 0, shared.now())
+        except Exception:  # the handler's transaction may be in the way
+            log.exception("queue %s: row %r could not be given back", shared.queue, claim.id)
+        self.seats.lose(work)

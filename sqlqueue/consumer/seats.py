@@ -21,6 +21,7 @@ from sqlqueue.consumer.handlers import Finished, Work
 from sqlqueue.consumer.horizon import Horizon
 from sqlqueue.consumer.in_hand import InHand
 from sqlqueue.consumer.inbox import LONGEST
+from sqlqueue.consumer.keeping import Keeping
 from sqlqueue.consumer.keys import Keys
 from sqlqueue.consumer.outage import Outage
 from sqlqueue.consumer.pace import Pace
@@ -68,11 +69,14 @@ class Seats:
         self._engaged: set[Seat] = set()  # from a row found to the end of the look behind its settlement
         self.in_hand = InHand()
         self._stopping = self._giving_up = False
+        self.keeping: Keeping | None = None
 
     # -- from other threads -----------------------------------------------------------------------------------
 
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
         self._workers.start(executor, self._work, on_stop)
+        if self.keeping is not None:
+            self.keeping.start()
 
     def wake(self) -> None:
         with self._lock:  # decided: the next look comes now
@@ -234,6 +238,8 @@ class Seats:
             self.report.cannot_hide()
         self.report.settle(one, gone=gone)
         self.in_hand.done()
+        if one.then is not None:
+            one.then()
 
     def _pauses(self, settlement: Settlement) -> bool:
         """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""

@@ -8,13 +8,19 @@ import attrs
 from sqlqueue.consumer.budget import Budget
 from sqlqueue.consumer.handlers import Runner
 from sqlqueue.dialect import Trouble
+from sqlqueue.sql import Begin
 from sqlqueue.strategies.base import Seated
 
 
 @attrs.define(eq=False)
 class Shared:
-    """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
-    `frees_others`: whether rows wait for others to be settled."""
+    """What a queue's seats work with.
+
+    `hides`: whether a row that asks to wait can be hidden for so long. `frees_others`: whether rows wait for others to
+    be settled. `settles_first`: whether a row must be settled before another is looked for, since a look would end the
+    handler's transaction. `transactional`: whether handlers write in their delivery's transaction, which `begin` opens;
+    None where the claim's own is the handler's.
+    """
 
     queue: str
     strategy: Seated
@@ -26,3 +32,6 @@ class Shared:
     one_at_a_time: bool
     frees_others: bool
     certain: Callable[[], bool]
+    settles_first: bool = False
+    transactional: bool = False
+    begin: Begin | None = None

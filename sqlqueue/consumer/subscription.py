@@ -8,12 +8,20 @@ from typing import Any
 
 from sqlqueue.column import Role
 from sqlqueue.consumer.budget import budget_of, sorted_by
-from sqlqueue.consumer.claiming import check_served, in_order_here, lease_for, seated_for
+from sqlqueue.consumer.claiming import (
+    check_served,
+    handlers_begin,
+    in_order_here,
+    lease_for,
+    seated_for,
+    seated_lease_for,
+)
 from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Runner, caller
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.health import QueueHealth
 from sqlqueue.consumer.keeper import Keeper
+from sqlqueue.consumer.keeping import Keeping
 from sqlqueue.consumer.notices import Notices
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.pump import Pump
@@ -31,6 +39,7 @@ from sqlqueue.schema import check_statements, check_table, warn_of_index, warn_o
 from sqlqueue.settling import Rules
 from sqlqueue.strategies.base import Seated, Strategy
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.seated_lease import SeatedLease
 
 log = logging.getLogger("sqlqueue")
 
@@ -61,7 +70,7 @@ class Subscription:
 
     def reserve(self) -> None:
         """Say what it needs of the pool, before anybody takes more of it than he must leave to others."""
-        if self.queue.spec.has(Role.LEASE):
+        if self.queue.spec.has(Role.LEASE) and not self.handler.transactional:
             self._until_stopped.enter_context(budget_of(self.queue.broker.pool).for_statements())
 
     def prepare(self, connection: Connection, certain: Callable[[], bool]) -> None:
@@ -71,11 +80,17 @@ class Subscription:
         facts = check_table(dialect, connection, spec)
         read = reader(dialect, spec, broker.codec, handler.kind)
         strategy: Strategy[Any]
-        if spec.has(Role.LEASE):
+        if spec.has(Role.LEASE) and not handler.transactional:
             by_key = in_order_here(self.queue, handler)
             hands = Hands(workers=handler.workers, prefetch=handler.prefetch, by_key=by_key)
             strategy = leased = lease_for(self.queue, handler, read.columns, facts, most=hands.capacity)
             turning: Turning = self._pumping(leased, hands, self._make_runner(read), certain)
+        elif spec.has(Role.LEASE):
+            strategy = held = seated_lease_for(self.queue, handler, read.columns, facts)
+            turning = self._seats(held, self._make_runner(read), certain)
+            turning.keeping = self._keeping(held, turning)
+            if turning.keeping is not None:
+                self._until_stopped.callback(turning.keeping.stop)
         else:
             strategy = seated = seated_for(self.queue, handler, read.columns, broker.pool)
             turning = self._seats(seated, self._make_runner(read), certain)
@@ -103,18 +118,9 @@ class Subscription:
     def _seats(self, strategy: Seated, runner: Runner, certain: Callable[[], bool]) -> Seats:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
         budget = budget_of(broker.pool)
-        most = budget.check_seats(name)
-        if most < handler.workers:
-            log.warning(
-                "queue %s: each row in work holds a connection, and the pool of %d leaves %d for that, so %d of its %d "
-                "workers run at once; raise pool_size",
-                name,
-                broker.pool.size,
-                most,
-                most,
-                handler.workers,
-            )
+        workers = self._workers(budget.check_seats(name))
         by_key, lines = in_order_here(self.queue, handler), spec.line is not None
+        lock = spec.role(Role.LEASE) or spec.advisory_lock  # None: row locks
         shared = Shared(
             queue=name,
             strategy=strategy,
@@ -122,12 +128,48 @@ class Subscription:
             now=self._clock.now,
             classify=sorted_by(broker.dialect.classify),
             runner=runner,
-            hides=spec.has(Role.RETRY_AFTER),
+            hides=spec.has(Role.RETRY_AFTER) or spec.has(Role.LEASE),
             one_at_a_time=handler.by_key or lines,
             frees_others=by_key or lines,
             certain=certain,
+            settles_first=handler.transactional and not (lock is None or self.needs_sessions),
+            transactional=handler.transactional,
+            begin=handlers_begin(self.queue, handler),
         )
-        return Seats(shared, Pace(handler.poll_interval), workers=handler.workers, by_key=by_key)
+        return Seats(shared, Pace(handler.poll_interval), workers=workers, by_key=by_key)
+
+    def _keeping(self, strategy: SeatedLease, seats: Seats) -> Keeping | None:
+        """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend."""
+        broker, handler = self.queue.broker, self.handler
+        if not broker.dialect.capabilities.concurrent_claims:
+            return None
+        budget, classify = budget_of(broker.pool), sorted_by(broker.dialect.classify)
+        database = Database(strategy, budget, self._clock.now, classify, handler.lease)
+        return Keeping(self.queue.name, database, seats.in_hand, lost=lambda work: work.delivery.lose())
+
+    def _workers(self, most: int) -> int:
+        """How many seats there are; handlers that hold the one write lock would only wait for each other."""
+        broker, handler = self.queue.broker, self.handler
+        if handler.transactional and not broker.dialect.capabilities.concurrent_claims:
+            if handler.workers > 1:
+                log.warning(
+                    "queue %s: the database has one writer, and a transactional handler is it for as long as it runs: "
+                    "one of its %d workers runs at a time",
+                    self.queue.name,
+                    handler.workers,
+                )
+            return 1
+        if most < handler.workers:
+            log.warning(
+                "queue %s: each row in work holds a connection, and the pool of %d leaves %d for that, so %d of its %d "
+                "workers run at once; raise pool_size",
+                self.queue.name,
+                broker.pool.size,
+                most,
+                most,
+                handler.workers,
+            )
+        return handler.workers
 
     def _make_runner(self, read: Reader) -> Runner:
         handler = self.handler

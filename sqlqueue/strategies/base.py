@@ -45,11 +45,13 @@ class Settlement:
     """How a delivery ends.
 
     `due`: when a retried or released row may be claimed again; None is at once. `error`: what a parked row shows.
+    `keeps`: whether what a transactional handler wrote is kept; every outcome but an acknowledgement undoes it.
     """
 
     move: Move
     due: datetime | None = None
     error: str | None = None
+    keeps: bool = False
 
 
 @attrs.frozen
@@ -61,7 +63,8 @@ class PassOver:
 
 
 NOBODY = PassOver()
-ACKNOWLEDGE = Settlement(Move.FINISH)
+ACKNOWLEDGE = Settlement(Move.FINISH, keeps=True)
+DROP = Settlement(Move.FINISH)
 RELEASE = Settlement(Move.RELEASE)
 
 

@@ -45,13 +45,26 @@ WHERE {id} = _due.id
 RETURNING {returned}
 """
 
-# An extension moves the token forward; whoever settles takes the delivery out of the keeper's hands first.
+# An extension moves the token forward; whoever settles takes the delivery out of the keeper's hands first. It passes
+# over rows that are locked, such as by a handler's transaction: waiting for one, it would let all others' leases end.
 EXTEND = """
 UPDATE {table}
 SET {lease} = :expires
-{from_given}
-WHERE {id} = {given_id} {fence}
+FROM (
+    SELECT {id} AS id FROM {table}
+    {joined_given}
+    WHERE {id} = {given_id} {fence}
+    {skip_locked}
+) AS _free
+WHERE {id} = _free.id
 RETURNING {id}
+"""
+
+# Which of the rows that were not extended still have their tokens: nobody takes those while they are locked.
+STILL = """
+SELECT {id} FROM {table}
+{joined_given}
+WHERE {id} = {given_id} {fence}
 """
 
 # A row whose last worker was lost still shows that worker's lease.
@@ -111,7 +124,9 @@ class Lease:
         )
         self._settling = Settling(words, by_lease(words), cap=cap, precision=precision)
         self._binding = Binding(words, group=group, cap=cap)
-        self._extend = words.settlement("extend", EXTEND, {"id": spec.id, "token": lease}, lease=words.bare(Role.LEASE))
+        held, skip = {"id": spec.id, "token": lease}, words.dialect.skip_locked
+        self._extend = words.settlement("extend", EXTEND, held, lease=words.bare(Role.LEASE), skip_locked=skip)
+        self._still = words.settlement("is it still held", STILL, held)
         self._present = present(words)
         self._unfinished = unfinished(words)
         self._encode_lease = words.encoder(Role.LEASE)
@@ -122,7 +137,7 @@ class Lease:
         return self._scan.claim
 
     def statements(self) -> Sequence[Statement]:
-        own = (self._extend, self._present, self._unfinished)
+        own = (self._extend, self._still, self._present, self._unfinished)
         return [*self._scan.statements(), *own, *self._settling.statements()]
 
     def turn(
@@ -181,11 +196,17 @@ class Lease:
         token = self._encode_lease(expires)
         given = {"id": [claim.id for claim in claims], "token": [claim.token for claim in claims], "expires": token}
         (rows,) = connection.run([Call(self._extend, given)])
-        lost = missing(claims, rows)
+        missed = missing(claims, rows)
         for claim in claims:
-            if claim not in lost:
+            if claim not in missed:
                 claim.token, claim.expires = token, expires
-        return lost
+        return self._lost(connection, missed)
+
+    def _lost(self, connection: Connection, missed: Sequence[Claim]) -> Sequence[Claim]:
+        if not missed:
+            return missed
+        given = {"id": [claim.id for claim in missed], "token": [claim.token for claim in missed]}
+        return missing(missed, connection.run([Call(self._still, given)])[0])
 
     def look_ahead(self, connection: Connection, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
         (rows,) = connection.run([Call(self._scan.ahead, self._binding.values(now, pass_over))])

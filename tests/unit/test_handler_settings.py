@@ -3,9 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
+import attrs
 import pytest
 
-from sqlqueue import Broker, ColumnSpec, Role, TableSpec, Unsupported, column, retry, table
+from sqlqueue import Broker, ColumnSpec, DeclarationError, Role, TableSpec, Unsupported, column, retry, table
 from sqlqueue.handler import Handler
 from sqlqueue.spec import spec_of
 from tests.unit.declared import BY_HAND, Invoice, Job, Plain, made, one, refusal
@@ -23,6 +24,7 @@ def test_what_is_not_set_is_the_brokers_or_the_default() -> None:
             takes_delivery=False,
             workers=1,
             by_key=False,
+            transactional=False,
             prefetch=0,
             max_attempts=None,
             retry=retry.Exponential(),
@@ -88,9 +90,7 @@ def test_a_cap_is_a_whole_number_from_one_up(cap: Any) -> None:
     assert refusal(made, one, counting, max_attempts=cap) == said
 
 
-@pytest.mark.parametrize(
-    "options", [{"batch": 10}, {"transactional": True}, {"dead_letter": "failed"}, {"reply_to": object()}]
-)
+@pytest.mark.parametrize("options", [{"batch": 10}, {"dead_letter": "failed"}, {"reply_to": object()}])
 def test_what_this_release_does_not_serve_is_refused_rather_than_ignored(options: dict[str, Any]) -> None:
     ((name, value),) = options.items()
     with pytest.raises(Unsupported) as caught:
@@ -130,3 +130,12 @@ def test_each_group_and_each_broker_has_a_handler_of_its_own() -> None:
         for queue in (here.queue(Grouped, "a"), here.queue(Grouped, "b"), there.queue(Grouped, "a")):
             queue.handler(take)
             assert queue.registered is not None
+
+
+def test_a_transactional_handler_refuses_what_cannot_go_with_it() -> None:
+    with Broker("sqlite://") as broker:
+        with pytest.raises(DeclarationError, match="prefetch=2 beside transactional"):
+            broker.queue(Job).handler(transactional=True, prefetch=2)(one)
+        serializable = attrs.evolve(spec_of(Job), isolation="SERIALIZABLE")
+        with pytest.raises(DeclarationError, match="transactional with a lease beside isolation='SERIALIZABLE'"):
+            broker.queue(serializable).handler(transactional=True)(one)

@@ -12,7 +12,7 @@ from sqlqueue import DeadLetter, DecodeError, Drop, Outcome, Retry
 from sqlqueue.clock import UTC
 from sqlqueue.retry import DEFAULT_RETRY, Computed, Fixed, NoRetry, RetryPolicy
 from sqlqueue.settling import FAR, UNREADABLE, Rules, Verdict, decide, spent_at_claim
-from sqlqueue.strategies.base import ACKNOWLEDGE, Move, Settlement
+from sqlqueue.strategies.base import ACKNOWLEDGE, DROP, Move, Settlement
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=5)
@@ -40,7 +40,7 @@ def parked(text: str) -> Verdict:
 
 
 def dropped(text: str) -> Verdict:
-    return Verdict(ACKNOWLEDGE, "dropped", problem=f"{text} (dropped: the table has no column to park it in)")
+    return Verdict(DROP, "dropped", problem=f"{text} (dropped: the table has no column to park it in)")
 
 
 # -- below the cap ----------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def dropped(text: str) -> Verdict:
     ("outcome", "verdict"),
     [
         (None, ACKNOWLEDGED),
-        (Drop(), Verdict(ACKNOWLEDGE, "dropped")),
+        (Drop(), Verdict(DROP, "dropped")),
         (Retry(), AT_ONCE),
         (Retry(0), AT_ONCE),
         (Retry(timedelta(0)), AT_ONCE),
@@ -99,7 +99,7 @@ def test_at_the_cap_a_failure_and_a_wish_to_try_again_are_spent(
 
 def test_at_the_cap_an_acknowledgement_and_a_drop_are_what_they_were() -> None:
     assert decide(rules(3), 3, None, NOW) == ACKNOWLEDGED
-    assert decide(rules(3), 3, Drop(), NOW) == Verdict(ACKNOWLEDGE, "dropped")
+    assert decide(rules(3), 3, Drop(), NOW) == Verdict(DROP, "dropped")
 
 
 @pytest.mark.parametrize("attempt", [None, 1, 3])

@@ -15,6 +15,8 @@
     class TestTokens(contract.TokensContract): ...
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
+    class TestTransactional(contract.TransactionalContract): ...
+    class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestClocks(contract.ClocksContract): ...
@@ -61,6 +63,8 @@ from sqlqueue.testing.contract.pool import PoolContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
+from sqlqueue.testing.contract.transactional import TransactionalContract
+from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkContract
 
 __all__ = [
     "AdvisoryContract",
@@ -90,6 +94,8 @@ __all__ = [
     "SchemaContract",
     "SettlingContract",
     "TokensContract",
+    "TransactionalContract",
+    "TransactionsAtWorkContract",
     "created",
     "shown",
     "stored",

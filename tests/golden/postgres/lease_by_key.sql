@@ -39,9 +39,19 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "keyed_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
-WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token
+FROM (
+    SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
+    CROSS JOIN unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+    WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS _free
+WHERE "keyed_jobs"."id" = _free.id
 RETURNING "keyed_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "keyed_jobs"."id" FROM "keyed_jobs"
+CROSS JOIN unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "keyed_jobs"."id" = _given.id AND "keyed_jobs"."locked_until" = _given.token;
 
 -- sqlqueue: is it gone
 SELECT "keyed_jobs"."id" FROM "keyed_jobs"

@@ -56,9 +56,19 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "counted_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
-WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token
+FROM (
+    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+    CROSS JOIN unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+    WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS _free
+WHERE "counted_jobs"."id" = _free.id
 RETURNING "counted_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "counted_jobs"."id" FROM "counted_jobs"
+CROSS JOIN unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "counted_jobs"."id" = _given.id AND "counted_jobs"."locked_until" = _given.token;
 
 -- sqlqueue: is it gone
 SELECT "counted_jobs"."id" FROM "counted_jobs"

@@ -125,9 +125,19 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "full_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
-WHERE "full_jobs"."id" = _given.id AND "full_jobs"."locked_until" = _given.token
+FROM (
+    SELECT "full_jobs"."id" AS id FROM "full_jobs"
+    CROSS JOIN unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+    WHERE "full_jobs"."id" = _given.id AND "full_jobs"."locked_until" = _given.token
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS _free
+WHERE "full_jobs"."id" = _free.id
 RETURNING "full_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "full_jobs"."id" FROM "full_jobs"
+CROSS JOIN unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "full_jobs"."id" = _given.id AND "full_jobs"."locked_until" = _given.token;
 
 -- sqlqueue: is it gone
 SELECT "full_jobs"."id" FROM "full_jobs"

@@ -120,9 +120,19 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "line_group_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
-WHERE "line_group_jobs"."id" = _given.id AND "line_group_jobs"."locked_until" = _given.token
+FROM (
+    SELECT "line_group_jobs"."id" AS id FROM "line_group_jobs"
+    CROSS JOIN unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+    WHERE "line_group_jobs"."id" = _given.id AND "line_group_jobs"."locked_until" = _given.token
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS _free
+WHERE "line_group_jobs"."id" = _free.id
 RETURNING "line_group_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "line_group_jobs"."id" FROM "line_group_jobs"
+CROSS JOIN unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "line_group_jobs"."id" = _given.id AND "line_group_jobs"."locked_until" = _given.token;
 
 -- sqlqueue: is it gone
 SELECT "line_group_jobs"."id" FROM "line_group_jobs"

@@ -147,9 +147,19 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "ranked_line_jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
-WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token
+FROM (
+    SELECT "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
+    CROSS JOIN unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+    WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS _free
+WHERE "ranked_line_jobs"."id" = _free.id
 RETURNING "ranked_line_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "ranked_line_jobs"."id" FROM "ranked_line_jobs"
+CROSS JOIN unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "ranked_line_jobs"."id" = _given.id AND "ranked_line_jobs"."locked_until" = _given.token;
 
 -- sqlqueue: is it gone
 SELECT "ranked_line_jobs"."id" FROM "ranked_line_jobs"

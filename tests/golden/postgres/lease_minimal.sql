@@ -44,9 +44,19 @@ SELECT NULL AS due, TRUE AS hidden, (
 -- sqlqueue: extend
 UPDATE "jobs"
 SET "locked_until" = $1
-FROM unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
-WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token
+FROM (
+    SELECT "jobs"."id" AS id FROM "jobs"
+    CROSS JOIN unnest($2::bigint[], $3::timestamptz[]) AS _given(id, token)
+    WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token
+    FOR NO KEY UPDATE SKIP LOCKED
+) AS _free
+WHERE "jobs"."id" = _free.id
 RETURNING "jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "jobs"."id" FROM "jobs"
+CROSS JOIN unnest($1::bigint[], $2::timestamptz[]) AS _given(id, token)
+WHERE "jobs"."id" = _given.id AND "jobs"."locked_until" = _given.token;
 
 -- sqlqueue: is it gone
 SELECT "jobs"."id" FROM "jobs"

@@ -94,8 +94,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "keyed_jobs"
 SET "locked_until" = ?1
-WHERE "keyed_jobs"."id" = ?2 AND "keyed_jobs"."locked_until" = ?3
+FROM (
+    SELECT "keyed_jobs"."id" AS id FROM "keyed_jobs"
+    WHERE "keyed_jobs"."id" = ?2 AND "keyed_jobs"."locked_until" = ?3
+) AS _free
+WHERE "keyed_jobs"."id" = _free.id
 RETURNING "keyed_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "keyed_jobs"."id" FROM "keyed_jobs"
+WHERE "keyed_jobs"."id" = ?1 AND "keyed_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "keyed_jobs"."id" FROM "keyed_jobs"

@@ -91,8 +91,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "counted_jobs"
 SET "locked_until" = ?1
-WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
+FROM (
+    SELECT "counted_jobs"."id" AS id FROM "counted_jobs"
+    WHERE "counted_jobs"."id" = ?2 AND "counted_jobs"."locked_until" = ?3
+) AS _free
+WHERE "counted_jobs"."id" = _free.id
 RETURNING "counted_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "counted_jobs"."id" FROM "counted_jobs"
+WHERE "counted_jobs"."id" = ?1 AND "counted_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "counted_jobs"."id" FROM "counted_jobs"

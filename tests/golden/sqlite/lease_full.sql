@@ -302,8 +302,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "full_jobs"
 SET "locked_until" = ?1
-WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+FROM (
+    SELECT "full_jobs"."id" AS id FROM "full_jobs"
+    WHERE "full_jobs"."id" = ?2 AND "full_jobs"."locked_until" = ?3
+) AS _free
+WHERE "full_jobs"."id" = _free.id
 RETURNING "full_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "full_jobs"."id" FROM "full_jobs"
+WHERE "full_jobs"."id" = ?1 AND "full_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "full_jobs"."id" FROM "full_jobs"

@@ -131,8 +131,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "line_group_jobs"
 SET "locked_until" = ?1
-WHERE "line_group_jobs"."id" = ?2 AND "line_group_jobs"."locked_until" = ?3
+FROM (
+    SELECT "line_group_jobs"."id" AS id FROM "line_group_jobs"
+    WHERE "line_group_jobs"."id" = ?2 AND "line_group_jobs"."locked_until" = ?3
+) AS _free
+WHERE "line_group_jobs"."id" = _free.id
 RETURNING "line_group_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "line_group_jobs"."id" FROM "line_group_jobs"
+WHERE "line_group_jobs"."id" = ?1 AND "line_group_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "line_group_jobs"."id" FROM "line_group_jobs"

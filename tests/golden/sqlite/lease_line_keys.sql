@@ -176,8 +176,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "line_jobs"
 SET "locked_until" = ?1
-WHERE "line_jobs"."id" = ?2 AND "line_jobs"."locked_until" = ?3
+FROM (
+    SELECT "line_jobs"."id" AS id FROM "line_jobs"
+    WHERE "line_jobs"."id" = ?2 AND "line_jobs"."locked_until" = ?3
+) AS _free
+WHERE "line_jobs"."id" = _free.id
 RETURNING "line_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "line_jobs"."id" FROM "line_jobs"
+WHERE "line_jobs"."id" = ?1 AND "line_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "line_jobs"."id" FROM "line_jobs"

@@ -176,8 +176,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "ranked_line_jobs"
 SET "locked_until" = ?1
-WHERE "ranked_line_jobs"."id" = ?2 AND "ranked_line_jobs"."locked_until" = ?3
+FROM (
+    SELECT "ranked_line_jobs"."id" AS id FROM "ranked_line_jobs"
+    WHERE "ranked_line_jobs"."id" = ?2 AND "ranked_line_jobs"."locked_until" = ?3
+) AS _free
+WHERE "ranked_line_jobs"."id" = _free.id
 RETURNING "ranked_line_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "ranked_line_jobs"."id" FROM "ranked_line_jobs"
+WHERE "ranked_line_jobs"."id" = ?1 AND "ranked_line_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "ranked_line_jobs"."id" FROM "ranked_line_jobs"

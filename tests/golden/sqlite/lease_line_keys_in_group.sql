@@ -176,8 +176,16 @@ SELECT (
 -- sqlqueue: extend
 UPDATE "grouped_line_jobs"
 SET "locked_until" = ?1
-WHERE "grouped_line_jobs"."id" = ?2 AND "grouped_line_jobs"."locked_until" = ?3
+FROM (
+    SELECT "grouped_line_jobs"."id" AS id FROM "grouped_line_jobs"
+    WHERE "grouped_line_jobs"."id" = ?2 AND "grouped_line_jobs"."locked_until" = ?3
+) AS _free
+WHERE "grouped_line_jobs"."id" = _free.id
 RETURNING "grouped_line_jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "grouped_line_jobs"."id" FROM "grouped_line_jobs"
+WHERE "grouped_line_jobs"."id" = ?1 AND "grouped_line_jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "grouped_line_jobs"."id" FROM "grouped_line_jobs"

@@ -46,8 +46,16 @@ SELECT NULL AS due, (
 -- sqlqueue: extend
 UPDATE "jobs"
 SET "locked_until" = ?1
-WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+FROM (
+    SELECT "jobs"."id" AS id FROM "jobs"
+    WHERE "jobs"."id" = ?2 AND "jobs"."locked_until" = ?3
+) AS _free
+WHERE "jobs"."id" = _free.id
 RETURNING "jobs"."id";
+
+-- sqlqueue: is it still held
+SELECT "jobs"."id" FROM "jobs"
+WHERE "jobs"."id" = ?1 AND "jobs"."locked_until" = ?2;
 
 -- sqlqueue: is it gone
 SELECT "jobs"."id" FROM "jobs"

@@ -1,0 +1,54 @@
+"""Keep, for seats: the leases of what is in work, extended by a thread of its own while the handlers have theirs."""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+import attrs
+
+from sqlqueue.consumer.database import Database
+from sqlqueue.consumer.handlers import Work
+from sqlqueue.consumer.in_hand import InHand
+
+log = logging.getLogger("sqlqueue")
+
+#: A look at what is in work every so many parts of a lease, so that an extension that failed has another chance.
+PARTS = 4
+
+
+@attrs.define(eq=False)
+class Keeping:
+    """`lost` is told of rows whose leases were lost."""
+
+    queue: str
+    database: Database
+    in_hand: InHand
+    lost: Callable[[Work], None]
+    _over: Event = attrs.field(factory=Event, init=False)
+    _thread: Thread | None = attrs.field(default=None, init=False)
+
+    def start(self) -> None:
+        self._thread = Thread(target=self._run, name=f"sqlqueue-keeper {self.queue}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Keep nothing any more; returns when an extension under way is over."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self.database.lease / PARTS):
+            try:
+                self.extend()
+            except Exception:  # the database's trouble, which the seats meet as well
+                log.warning("queue %s: its leases could not be extended", self.queue, exc_info=True)
+
+    def extend(self) -> None:
+        """Extend the leases of all that is in work; rows that are being settled meanwhile wait for its end."""
+        with self.in_hand.extending() as works:
+            if not works:
+                return
+            by_claim = {id(work.delivery.claim): work for work in works}
+            for claim in self.database.extend([work.delivery.claim for work in works]):
+                self.lost(by_claim[id(claim)])

@@ -1,0 +1,125 @@
+"""A connection whose transaction lasts from one use to the next: what a transactional delivery holds.
+
+While it is open it has SQLite's one write lock, so nobody else writes, here or in another process.
+"""
+
+import gc
+import sqlite3
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from sqlqueue.connection import AfterCommit
+from sqlqueue.dialect import Row
+from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step
+from sqlqueue_sqlite.connection import PooledConnection
+from sqlqueue_sqlite.forks import fork_gate
+from sqlqueue_sqlite.patience import Patience
+from sqlqueue_sqlite.prepared import execute
+
+ENDED = (
+    "it committed or rolled back its delivery's transaction itself (as `with connection:` does), which is for its "
+    "outcome to do"
+)
+CLOSED = "it closed its delivery's connection"
+IN_USE = "something still refers to its delivery's connection after it returned"
+
+
+class SessionConnection(PooledConnection):
+    """A pool's connection that can be lent to a handler. `Begin` takes the write lock."""
+
+    _referred = 0
+    _inside = False  # the gate
+    _kept = False
+
+    def send(self, steps: Sequence[Step]) -> list[list[Row]]:
+        results: list[list[Row]] = []
+        committed = False
+        try:
+            for step in steps:
+                if isinstance(step, Call):
+                    results.append(self._call(step))
+                elif isinstance(step, Begin):
+                    self._begin()
+                elif isinstance(step, Commit):
+                    self._end("COMMIT")
+                    committed = True
+                    if step.chain:
+                        self._begin()
+                else:
+                    self._say(step.value)
+        except sqlite3.Error as error:
+            if committed:
+                calls = sum(isinstance(step, Call) for step in steps)
+                raise AfterCommit([*results, *([] for _ in range(calls - len(results)))]) from error
+            raise
+        return results
+
+    def roll_back(self) -> None:
+        self._roll_back()
+        self._leave_gate()
+
+    def lend(self, begin: Begin | None) -> Any:
+        if begin is not None:
+            self._begin()
+        self._say(Savepoint.SET.value)
+        self._gate.lend()
+        self._referred = sys.getrefcount(self.driver)
+        return self.driver
+
+    def take_back(self) -> str | None:
+        """A connection that something of the handler's keeps is closed when it goes back, so that later use raises."""
+        self._gate.take_back()
+        try:
+            inside = self.driver.in_transaction
+        except sqlite3.ProgrammingError:
+            self.spoiled = True
+            return CLOSED
+        if self._is_kept():
+            self._kept = True
+            return IN_USE
+        return None if inside else ENDED
+
+    def _is_kept(self) -> bool:
+        """Whether more refers to the connection than before; cursors in a cycle wait for the collector."""
+        if sys.getrefcount(self.driver) <= self._referred:
+            return False
+        gc.collect()
+        return sys.getrefcount(self.driver) > self._referred
+
+    def restore(self) -> bool:
+        fit = super().restore()
+        self._leave_gate()
+        return fit and not self._kept
+
+    def _begin(self) -> None:
+        patience = Patience(self._seconds)
+        self._inside = self._gate.enter(self._seconds)
+        done = False
+        try:
+            self._set_durable(True)
+            self._try(partial(self._cursor.execute, "BEGIN IMMEDIATE"), patience)
+            done = True
+        finally:
+            if not done:
+                self._leave_gate()
+
+    def _call(self, call: Call) -> list[Row]:
+        if not self.driver.in_transaction:
+            return self.run([call])[0]
+        with fork_gate:
+            return execute(self._cursor, call)
+
+    def _say(self, text: str) -> None:
+        with fork_gate:
+            self._cursor.execute(text)
+
+    def _end(self, text: str) -> None:
+        self._say(text)
+        self._leave_gate()
+
+    def _leave_gate(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._gate.leave()
