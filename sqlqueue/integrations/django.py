@@ -20,10 +20,12 @@ def _wrapper(obj: Any) -> Any:
 
 @hookimpl
 def sqlqueue_driver_connection(obj: Any) -> Any | None:
-    """The driver's connection in Django's transaction; Django refuses in an `atomic` block that is broken already."""
+    """The driver's connection in Django's transaction, where Django itself would run a statement: in the thread of the
+    connection, and in no `atomic` block that is broken already."""
     wrapper = _wrapper(obj)
     if wrapper is None:
         return None
+    wrapper.validate_thread_sharing()
     wrapper.ensure_connection()
     wrapper.validate_no_broken_transaction()
     return wrapper.connection

@@ -1,5 +1,6 @@
 """Django: what runs after `atomic`, connections around handlers, and what is refused."""
 
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from tests.support.database import Database
 if not TYPE_CHECKING:
     pytest.importorskip("django")
 
+from django import db
 from django.db import connection, connections, transaction
 
 from tests.integrations.django_site import serving
@@ -89,6 +91,32 @@ def test_a_block_that_is_broken_already_is_refused_by_django(jobs: Queue, databa
         transaction.set_rollback(True)
         with pytest.raises(transaction.TransactionManagementError):
             jobs.enqueue(1, connection=connection)
+    assert count(database) == 0
+
+
+def test_an_inner_block_contains_an_error_of_the_insert(jobs: Queue, database: Database) -> None:
+    database.script("CREATE UNIQUE INDEX one_a_payload ON jobs (payload)")
+    with transaction.atomic():
+        jobs.enqueue(1, connection=connection)
+        with pytest.raises(Exception, match=r"(?i)unique"), transaction.atomic():
+            jobs.enqueue(1, connection=connection)
+        jobs.enqueue(2, connection=connection)
+    assert count(database) == 2
+
+
+def test_another_threads_connection_is_refused_by_django(jobs: Queue, database: Database) -> None:
+    refused: list[str] = []
+
+    def enqueue(given: Any) -> None:
+        try:
+            jobs.enqueue(1, connection=given)
+        except db.DatabaseError as error:
+            refused.append(str(error))
+
+    thread = threading.Thread(target=enqueue, args=[connections["default"]])
+    thread.start()
+    thread.join(10)
+    assert ["can only be used in that same thread" in text for text in refused] == [True]
     assert count(database) == 0
 
 

@@ -136,6 +136,35 @@ def test_rows_of_the_sessions_own_that_wait_to_be_flushed_are_committed_with_our
     assert sqlite_database.execute("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM jobs)") == [(1, 1)]
 
 
+def test_a_savepoint_contains_an_error_of_the_insert(database: Database) -> None:
+    from sqlalchemy.orm import Session
+
+    with Broker(database.url) as broker, engine_of(database, "psycopg") as engine, Session(engine) as session:
+        jobs = broker.queue(Job)
+        broker.create_tables()
+        database.script("CREATE UNIQUE INDEX one_a_payload ON jobs (payload)")
+        jobs.enqueue(1, connection=session)
+        with pytest.raises(Exception, match=r"(?i)unique"), session.begin_nested():
+            jobs.enqueue(1, connection=session)
+        jobs.enqueue(2, connection=session)
+        session.commit()
+    assert database.execute("SELECT payload FROM jobs ORDER BY id") == [(b"1",), (b"2",)]
+
+
+def test_a_session_on_a_connection_of_the_callers_is_part_of_its_transaction(
+    jobs: Queue, engine: "Engine", sqlite_database: Database
+) -> None:
+    from sqlalchemy.orm import Session
+
+    with engine.connect() as connection, connection.begin() as outer:
+        with Session(connection) as session:
+            jobs.enqueue(1, connection=session)
+            session.commit()
+        assert sqlite_database.execute("SELECT count(*) FROM jobs") == [(0,)]
+        outer.rollback()
+    assert sqlite_database.execute("SELECT count(*) FROM jobs") == [(0,)]
+
+
 def test_a_session_that_begins_nothing_by_itself_is_begun_by_its_owner(
     jobs: Queue, engine: "Engine", sqlite_database: Database
 ) -> None:

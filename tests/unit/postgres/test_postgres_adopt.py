@@ -99,5 +99,7 @@ def test_what_is_ours_is_taken(postgres_database: Database) -> None:
 def test_what_serves_an_event_loop_is_refused(dialect: PostgresDialect) -> None:
     with pytest.raises(DeclarationError, match="event loop"):
         sqlqueue_postgres.sqlqueue_dialect(AsyncConnectionPool("", open=False))
+    connection = psycopg.AsyncConnection.__new__(psycopg.AsyncConnection)
+    assert sqlqueue_postgres.sqlqueue_driver_connection(connection) is connection
     with pytest.raises(DeclarationError, match="event loop"):
-        dialect.adopt(psycopg.AsyncConnection.__new__(psycopg.AsyncConnection))
+        dialect.adopt(connection)

@@ -10,6 +10,7 @@ import pytest
 
 from sqlqueue.dialect import Connection
 from sqlqueue.spec import TableSpec
+from sqlqueue_sqlite import sqlqueue_after_commit
 from sqlqueue_sqlite.dialect import SQLiteDialect
 from tests.support.database import Database
 from tests.unit.sqlite.conftest import ask, call, compose
@@ -154,3 +155,15 @@ def test_a_locked_database_is_the_callers_error(
     sqlite_database.connect().execute("BEGIN IMMEDIATE")
     with pytest.raises(sqlite3.OperationalError, match=r"^database is locked$"):
         adopt(dialect, implicit).run([call(INSERT, id=1, payload=b"")])
+
+
+def test_what_is_committed_is_told_at_once_and_of_a_later_commit_nothing_is_known(
+    implicit: sqlite3.Connection,
+) -> None:
+    told: list[str] = []
+    assert sqlqueue_after_commit(implicit, lambda: told.append("outside")) is True
+    implicit.execute("BEGIN")
+    assert sqlqueue_after_commit(implicit, lambda: told.append("inside")) is None
+    assert sqlqueue_after_commit(object(), lambda: told.append("elsewhere")) is None
+    implicit.commit()
+    assert told == ["outside"]
