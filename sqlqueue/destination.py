@@ -118,7 +118,7 @@ def _check_types(source: TableSpec, destination: Destination, theirs: ColumnSpec
 
 def _alike(one: Any, other: Any) -> bool:
     one, other = get_origin(one) or one, get_origin(other) or other
-    if one is other or not isinstance(one, type) or not isinstance(other, type):
+    if Any in (one, other) or not isinstance(one, type) or not isinstance(other, type):
         return True
     return issubclass(one, other) or issubclass(other, one) or (one in NUMBERS and other in NUMBERS)
 

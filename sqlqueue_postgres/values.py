@@ -1,5 +1,6 @@
 """Values both ways: a column's declared Python type decides its SQL type, what is bound and what is read."""
 
+import json
 from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -85,9 +86,16 @@ def encoder(column: ColumnSpec) -> Converter | None:
         return None
     if kind.python in (dict, list):
         return Jsonb
+    if column.role is Role.HEADERS:
+        return json_text
     if column.type not in (Any, kind.python) and kind.python in PLAIN:
         return PLAIN[kind.python]  # an enum of strings, say
     return None
+
+
+def json_text(value: Any) -> str:
+    """Headers in a column of text; text is taken as JSON already."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 #: From an object of a subclass, such as an enum's member, to the plain value that psycopg knows.

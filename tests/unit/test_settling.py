@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from sqlqueue import DeadLetter, DecodeError, Drop, Outcome, Retry
 from sqlqueue.clock import UTC
 from sqlqueue.retry import DEFAULT_RETRY, Computed, Fixed, NoRetry, RetryPolicy
-from sqlqueue.settling import FAR, UNREADABLE, Rules, Verdict, decide, spent_at_claim
+from sqlqueue.settling import FAR, UNREADABLE, Rules, Verdict, decide, refused, spent_at_claim
 from sqlqueue.strategies.base import ACKNOWLEDGE, DROP, Move, Settlement
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -231,3 +232,46 @@ def test_an_outcome_may_be_raised_as_well_as_returned() -> None:
         assert caught.value is outcome
     outcomes: list[Outcome] = [None, Retry(), Drop(), DeadLetter()]
     assert [getattr(one, "reason", "") for one in outcomes] == ["", "", None, "dead-lettered by its handler"]
+
+
+# -- dead letters -----------------------------------------------------------------------------------------------
+
+
+def moving(cap: int | None = None, *, parks: bool = True) -> Rules:
+    return attrs.evolve(rules(cap, parks=parks, retry=NoRetry()), dead_letter="jobs[failed]")
+
+
+def moved(text: str) -> Verdict:
+    return Verdict(Settlement(Move.DEAD_LETTER, error=text), "dead_lettered", f"{text} (moved to jobs[failed])")
+
+
+@pytest.mark.parametrize("parks", [True, False])
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        (DeadLetter("unpaid"), "unpaid"),
+        (FAILURE, "ValueError: no"),
+        (Retry(), "asked for a retry in its last attempt (3)"),
+        (UNREAD, "sqlqueue.errors.DecodeError: no JSON"),
+    ],
+)
+def test_where_there_is_a_dead_letter_it_goes_before_parking(outcome: Any, text: str, parks: bool) -> None:
+    assert decide(moving(3, parks=parks), 3, outcome, NOW) == moved(text)
+
+
+def test_a_row_that_is_spent_when_it_is_claimed_goes_there_too() -> None:
+    assert spent_at_claim(moving(2), 3) == moved("the worker was lost in the last of 2 attempts")
+
+
+def test_a_refused_settlement_is_a_failure_of_the_row() -> None:
+    assert refused(moving(), 1, ACKNOWLEDGED, FAILURE, NOW) == moved("ValueError: no")
+    assert refused(rules(), 1, ACKNOWLEDGED, FAILURE, NOW) == IN_FIVE
+
+
+def test_a_refused_dead_letter_is_parked_or_kept_hidden_and_never_tried_again() -> None:
+    text = "unpaid\ncould not be moved to jobs[failed]: ValueError: no"
+    assert refused(moving(), 1, moved("unpaid"), FAILURE, NOW) == parked(text)
+    kept = refused(moving(parks=False), 1, moved("unpaid"), FAILURE, NOW)
+    assert kept.settlement == Settlement(Move.RETRY, due=NOW + timedelta(seconds=UNREADABLE))
+    assert kept.problem is not None
+    assert text in kept.problem

@@ -23,6 +23,7 @@
     class TestDeadLetterPlaces(contract.DeadLetterPlacesContract): ...
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
+    class TestRowMode(contract.RowModeContract): ...
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
@@ -68,6 +69,7 @@ from sqlqueue.testing.contract.own_locks import OwnLocksContract
 from sqlqueue.testing.contract.parked import ParkedContract
 from sqlqueue.testing.contract.policies import PoliciesContract
 from sqlqueue.testing.contract.pool import PoolContract
+from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
@@ -103,6 +105,7 @@ __all__ = [
     "RowLockLinesAtWorkContract",
     "RowLockLinesContract",
     "RowLockManyLinesContract",
+    "RowModeContract",
     "SchemaContract",
     "SettlingContract",
     "TokensContract",

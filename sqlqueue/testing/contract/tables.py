@@ -138,6 +138,16 @@ class NamedJob:
     payload: str = column.payload()
 
 
+@table("noted_orders")
+class NotedOrder:
+    """Row mode with headers, which another program reads as text."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    notes: str | None = column.headers()
+    number: str
+
+
 @table("dead_jobs")
 class DeadJob:
     """Where rows go that nobody could handle: other names for the same roles, and columns of its own."""
