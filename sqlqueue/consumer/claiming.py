@@ -60,7 +60,7 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
     if lock is None:
         return RowLock(words, most=1, **common)
     if lock.lock is not None and lock.unlock is not None:
-        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, workers=handler.workers, **common)
+        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, held=handler.workers, **common)
     locks = pool.key_locks
     if locks is None:
         return Advisory(words, **common)
@@ -69,7 +69,7 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         words,
         lock=lambda _, key: locks.try_lock(key),
         unlock=lambda _, key: locks.unlock(key),
-        workers=handler.workers,
+        held=handler.workers,
         **common,
     )
     return Together(by_function)

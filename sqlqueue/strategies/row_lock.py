@@ -8,6 +8,7 @@ the count is rolled back with everything else. So the settlement counts it.
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import ClassVar
 
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
@@ -73,6 +74,8 @@ class RowLock:
     which a row is spent (None: no cap), `by_key` whether claims pass keys over.
     """
 
+    one_transaction: ClassVar[bool] = True
+
     def __init__(
         self,
         words: Words,
@@ -101,7 +104,7 @@ class RowLock:
             self._scan = InOrder(
                 words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True, by_key=by_key
             )
-        self._settling = Settling(words, by_row_lock(words), cap=cap)
+        self._settling = Settling(words, by_row_lock(words, singly=most == 1), cap=cap)
         self._binding = Binding(words, group=group, cap=cap)
         self._unfinished = unfinished(words)
         self._again = words.statement(

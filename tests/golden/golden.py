@@ -21,7 +21,7 @@ from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
-from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeyedJob
+from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob, KeyedJob
 from sqlqueue.words import Words
 
 WRITE = "SQLQUEUE_WRITE_GOLDEN"
@@ -31,7 +31,8 @@ WRITE = "SQLQUEUE_WRITE_GOLDEN"
 class Case:
     """A declaration whose statements are kept: those of its claims and settlements, or of its producers.
 
-    `cap`: the most attempts, which only a table that counts has. `strategy`: None for the producers.
+    `cap`: the most attempts, which only a table that counts has. `batch`: the most rows of a claim. `strategy`: None
+    for the producers.
     """
 
     name: str
@@ -40,14 +41,15 @@ class Case:
     group: str | None = None
     cap: int | None = None
     by_key: bool = False
+    batch: int = 1
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the strategy is made with, beside what all are."""
         if self.strategy is Lease:
             return {"seconds": 30, "most": 16}
-        if self.strategy is RowLock:
-            return {"most": 1}
+        if self.strategy in (RowLock, Advisory):
+            return {"most": self.batch}
         return {"lock": has_key, "unlock": has_key} if self.strategy is ByFunction else {}
 
 
@@ -91,6 +93,8 @@ LOCK_CASES = (
     Case("row_lock_line_keys_full", without_lease(RankedLineJob), RowLock),
     Case("row_lock_line_groups", without_lease(LineGroupJob), RowLock),
     Case("advisory_delayed", without_lease(CountedJob, advisory_lock="jobs-{id}"), Advisory),
+    Case("row_lock_batch", without_lease(KeptJob), RowLock, cap=5, batch=10),
+    Case("advisory_batch", without_lease(KeptJob, advisory_lock="jobs-{id}"), Advisory, cap=5, batch=10),
     Case("advisory_full", without_lease(FullJob, advisory_lock="mail-{account}-{id}"), Advisory, group="mail", cap=5),
 )
 
