@@ -167,7 +167,8 @@ class RowLock:
         while further is not None:
             look = further
             found = connection.send(self._on(rows, look.calls))
-            rows += found[-1]
+            own = {row[self._reading.id_at] for row in rows}  # locked by ourselves, which passes nothing over
+            rows += [row for row in found[-1] if row[self._reading.id_at] not in own]
             further = self._scan.further(look, found)
         if not rows:
             self._end(connection)
