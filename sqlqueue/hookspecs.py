@@ -29,7 +29,7 @@ def sqlqueue_driver_connection(obj: Any) -> Any | None:
 def sqlqueue_wrap_handler(queue: str, call: Any) -> Any | None:
     """A callable to run instead of `call(message, delivery)`, usually around it; None to leave it.
 
-    Called once for each start of a consumer.
+    Where the handler takes batches both are lists. Called once for each start of a consumer.
     """
 
 

@@ -12,7 +12,7 @@ from sqlqueue.clock import Duration
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, make_handler, refuse_unserved
+from sqlqueue.handler import Handler, make_handler, refuse_transactional_batch, refuse_unserved
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
@@ -205,18 +205,22 @@ class Queue:
         poll_interval: Duration | None = None,
         reply_to: Any = None,
     ) -> Any:
-        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`.
+        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`; with
+        a batch as `f(messages)` or `f(messages, deliveries)`.
 
         `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time in claim order.
-        `prefetch`: rows claimed ahead, beside those in work (0). `max_attempts`: deliveries after which a row is spent
-        (no cap). `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a
-        fixed delay in seconds, or None for no retry; by default 1 s doubling to 1 h. `on_decode_error`: the same for
-        a row that cannot be read; by default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
+        `prefetch`: rows claimed ahead, beside those in work (0). `batch`: up to so many rows of one claim come as one
+        list, in claim order; the handler returns None or a list with an outcome for each. `max_attempts`: deliveries
+        after which a row is spent (no cap). `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of
+        attempt and exception, a fixed delay in seconds, or None for no retry; by default 1 s doubling to 1 h.
+        `on_decode_error`: the same for a row that cannot be read; by default no retry. `lease`, `poll_interval`:
+        seconds, by default the broker's.
 
-        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch`, `transactional`, `dead_letter` and
-        `reply_to`, which this release does not serve yet.
+        Raises `DeclarationError` for what cannot work, `Unsupported` for `transactional`, `dead_letter` and `reply_to`,
+        which this release does not serve yet.
         """
-        refuse_unserved(batch=batch, transactional=transactional, dead_letter=dead_letter, reply_to=reply_to)
+        refuse_transactional_batch(batch, transactional)
+        refuse_unserved(transactional=transactional, dead_letter=dead_letter, reply_to=reply_to)
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -225,6 +229,7 @@ class Queue:
                 workers=workers,
                 by_key=by_key,
                 prefetch=prefetch,
+                batch=batch,
                 max_attempts=max_attempts,
                 retry=retry,
                 on_decode_error=on_decode_error,

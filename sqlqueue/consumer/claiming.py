@@ -50,7 +50,7 @@ def lease_for(
 
 def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool) -> Seated:
     """The strategy of a queue whose deliveries hold their connection."""
-    words, lock = words_of(queue), queue.spec.advisory_lock
+    words, lock, most = words_of(queue), queue.spec.advisory_lock, handler.batch or 1
     common: dict[str, Any] = {
         "columns": columns,
         "cap": handler.max_attempts,
@@ -58,18 +58,18 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         "by_key": in_order_here(queue, handler),
     }
     if lock is None:
-        return RowLock(words, most=1, **common)
+        return RowLock(words, most=most, **common)
     if lock.lock is not None and lock.unlock is not None:
-        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, held=handler.workers, **common)
+        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, held=handler.workers * most, **common)
     locks = pool.key_locks
     if locks is None:
-        return Advisory(words, **common)
+        return Advisory(words, most=most, **common)
     locks.open()
     by_function = ByFunction(
         words,
         lock=lambda _, key: locks.try_lock(key),
         unlock=lambda _, key: locks.unlock(key),
-        held=handler.workers,
+        held=handler.workers * most,
         **common,
     )
     return Together(by_function)

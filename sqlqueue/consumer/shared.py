@@ -14,7 +14,8 @@ from sqlqueue.strategies.base import Seated
 @attrs.define(eq=False)
 class Shared:
     """What a queue's seats work with. `hides`: whether a row that asks to wait can be hidden for so long.
-    `frees_others`: whether rows wait for others to be settled."""
+    `frees_others`: whether rows wait for others to be settled. `by_key`: whether this consumer keeps the order of keys.
+    `batch`: the most rows that the handler takes at once, 0 where it takes them one by one."""
 
     queue: str
     strategy: Seated
@@ -26,3 +27,5 @@ class Shared:
     one_at_a_time: bool
     frees_others: bool
     certain: Callable[[], bool]
+    by_key: bool = False
+    batch: int = 0

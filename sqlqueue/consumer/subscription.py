@@ -7,6 +7,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from sqlqueue.column import Role
+from sqlqueue.consumer.batch_hands import BatchHands, hands_for
+from sqlqueue.consumer.batch_pumping import BatchPumping
+from sqlqueue.consumer.batch_runner import BatchRunner
 from sqlqueue.consumer.budget import budget_of, sorted_by
 from sqlqueue.consumer.claiming import check_served, in_order_here, lease_for, seated_for
 from sqlqueue.consumer.database import Database
@@ -21,7 +24,6 @@ from sqlqueue.consumer.pumping import Pumping
 from sqlqueue.consumer.seats import Seats
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
-from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Hint
 from sqlqueue.handler import Handler
 from sqlqueue.observer import Observer
@@ -34,7 +36,8 @@ from sqlqueue.strategies.lease import Lease
 
 log = logging.getLogger("sqlqueue")
 
-Call = Callable[[Any, Delivery], Any]
+#: Takes a message and its delivery, or a list of each where the handler takes batches.
+Call = Callable[[Any, Any], Any]
 
 
 class Subscription:
@@ -73,7 +76,7 @@ class Subscription:
         strategy: Strategy[Any]
         if spec.has(Role.LEASE):
             by_key = in_order_here(self.queue, handler)
-            hands = Hands(workers=handler.workers, prefetch=handler.prefetch, by_key=by_key)
+            hands = hands_for(handler, by_key=by_key)
             strategy = leased = lease_for(self.queue, handler, read.columns, facts, most=hands.capacity)
             turning: Turning = self._pumping(leased, hands, self._make_runner(read), certain)
         else:
@@ -98,6 +101,8 @@ class Subscription:
             certain=certain,
             frees_others=self.queue.spec.line is not None,
         )
+        if isinstance(hands, BatchHands) and isinstance(runner, BatchRunner):
+            return BatchPumping(pump, hands, runner, queue=name, workers=handler.workers)
         return Pumping(pump, hands, runner, queue=name, workers=handler.workers)
 
     def _seats(self, strategy: Seated, runner: Runner, certain: Callable[[], bool]) -> Seats:
@@ -126,6 +131,8 @@ class Subscription:
             one_at_a_time=handler.by_key or lines,
             frees_others=by_key or lines,
             certain=certain,
+            by_key=by_key,
+            batch=handler.batch or 0,
         )
         return Seats(shared, Pace(handler.poll_interval), workers=handler.workers, by_key=by_key)
 
@@ -137,7 +144,8 @@ class Subscription:
             on_decode_error=handler.on_decode_error,
             parks=self.queue.spec.has(Role.ERROR),
         )
-        return Runner(
+        make = Runner if handler.batch is None else BatchRunner
+        return make(
             queue=self.queue.name,
             reader=read,
             rules=rules,
