@@ -148,6 +148,24 @@ class BatchOutcomesContract(Contract):
         ]
         check_unheld(database, queue, stranger)
 
+    def test_the_leases_of_all_rows_of_a_batch_are_extended_while_its_handler_runs(
+        self, open_broker: OpenBroker, recorder: Recorder
+    ) -> None:
+        """SUITE 21"""
+        broker = open_broker(lease=0.3)
+        queue = created(broker, CountedJob)
+        batches: list[Any] = []
+
+        @queue.handler(batch=3, workers=2)
+        def work(messages: list[int]) -> None:
+            batches.append(messages)
+            recorder.wait_for("extended", count=3, where=lambda event: event.detail == 3)
+
+        queue.enqueue_many(range(3))
+        assert drain(broker, recorder).settled == 3
+        assert batches == [[0, 1, 2]]
+        assert recorder.of("lease_lost") == []
+
     def test_a_batch_in_work_past_the_drain_timeout_is_given_back_and_its_late_outcome_changes_nothing(
         self,
         database: Database,
