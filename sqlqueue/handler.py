@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import attrs
 
@@ -15,6 +15,9 @@ from sqlqueue.errors import DeclarationError, Unsupported
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
 from sqlqueue.spec import TableSpec
 
+#: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
+FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
+
 #: The shortest lease, in seconds.
 SHORTEST_LEASE = 0.1
 
@@ -23,7 +26,8 @@ SHORTEST_LEASE = 0.1
 class Handler:
     """A registered handler.
 
-    `kind` is the annotated type of its message, Any where there is none. Seconds: `lease`, `poll_interval`.
+    `kind` is the annotated type of its message, Any where there is none; with a `batch`, of each of its messages.
+    Seconds: `lease`, `poll_interval`.
     """
 
     function: Callable[..., Any]
@@ -40,6 +44,7 @@ class Handler:
     on_decode_error: RetryPolicy
     lease: float
     poll_interval: float
+    batch: int | None = None
 
 
 def whole(value: Any, what: str, least: int) -> int:
@@ -81,6 +86,14 @@ def refuse_unserved(**options: Any) -> None:
             raise Unsupported(f"handler({name}={value!r}) is not served by this release; leave it out")
 
 
+def refuse_transactional_batch(batch: Any, transactional: Any) -> None:
+    if batch is not None and transactional:
+        raise DeclarationError(
+            f"batch={batch!r} beside transactional=True: a transaction commits one row with what its handler wrote; "
+            "leave out one of the two"
+        )
+
+
 def make_handler(
     function: Callable[..., Any],
     spec: TableSpec,
@@ -88,6 +101,7 @@ def make_handler(
     workers: int,
     by_key: bool,
     prefetch: int,
+    batch: int | None,
     transactional: bool,
     max_attempts: int | None,
     dead_letter: Destination | None,
@@ -105,7 +119,10 @@ def make_handler(
         raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
     if dead_letter is not None and not dead_letter.is_in(spec):
         matches(spec, dead_letter)
-    takes_delivery, kind = _signature(function, where)
+    batch = None if batch is None else whole(batch, f"{where}: batch", 1)
+    takes_delivery, kind = _signature(function, where, FORM if batch is None else BATCH_FORM)
+    if batch is not None:
+        kind = _element(kind, where)
     _check_kind(spec, kind, where)
     if transactional:
         _check_transactional(spec, prefetch, where)
@@ -124,6 +141,7 @@ def make_handler(
         on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
         lease=lease_seconds(lease),
         poll_interval=poll_seconds(poll_interval),
+        batch=batch,
     )
 
 
@@ -144,8 +162,9 @@ def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
         raise DeclarationError(f"{what}={given!r}: {error}") from None
 
 
-def _signature(function: Callable[..., Any], where: str) -> tuple[bool, Any]:
-    """Whether the function takes the delivery as well, and the annotated type of its message."""
+def _signature(function: Callable[..., Any], where: str, form: tuple[str, str]) -> tuple[bool, Any]:
+    """Whether the function takes the delivery as well, and the annotated type of its message. `form`: what both are
+    called."""
     if not callable(function):
         raise DeclarationError(f"{where}: {function!r} cannot be called")
     called = _called(function)
@@ -162,13 +181,31 @@ def _signature(function: Callable[..., Any], where: str) -> tuple[bool, Any]:
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     hints = _hints(called, where) if positional else {}
     if len(required) > 2 or named or (not positional and not several):
-        raise DeclarationError(f"{where}: takes {signature}; a handler is called as f(message) or f(message, delivery)")
+        message, delivery = form
+        raise DeclarationError(
+            f"{where}: takes {signature}; a handler is called as f({message}) or f({message}, {delivery})"
+        )
     second = positional[1] if len(positional) > 1 else None
     takes_delivery = second is not None and (
-        second in required or second.name == "delivery" or _is_delivery(hints.get(second.name))
+        second in required or second.name == form[1] or _is_delivery(hints.get(second.name))
     )
     kind = hints.get(positional[0].name, Any) if positional else Any
     return takes_delivery, kind
+
+
+def _element(kind: Any, where: str) -> Any:
+    """The type of each message, of the list of them that a batch's handler takes."""
+    if kind in (Any, object):
+        return Any
+    base = get_origin(kind) or kind
+    if not (isinstance(base, type) and issubclass(list, base)):
+        name = getattr(kind, "__name__", kind)
+        raise DeclarationError(
+            f"{where}: takes {name}, and a batch is a list; annotate list[{name}], or leave batch out to take them one "
+            "at a time"
+        )
+    (one,) = get_args(kind) or (Any,)
+    return one
 
 
 def _is_delivery(hint: Any) -> bool:

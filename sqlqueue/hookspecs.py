@@ -39,7 +39,7 @@ def sqlqueue_after_commit(obj: Any, call: Callable[[], None]) -> bool | None:
 def sqlqueue_wrap_handler(queue: str, call: Any) -> Any | None:
     """A callable to run instead of `call(message, delivery)`, usually around it; None to leave it.
 
-    Called once for each start of a consumer.
+    Where the handler takes batches both are lists. Called once for each start of a consumer.
     """
 
 

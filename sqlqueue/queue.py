@@ -13,7 +13,7 @@ from sqlqueue.column import Role
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, make_handler, refuse_unserved
+from sqlqueue.handler import Handler, make_handler, refuse_transactional_batch, refuse_unserved
 from sqlqueue.parking import HasParkedRows
 from sqlqueue.producing import RowMaker
 from sqlqueue.rows import payload_decoder
@@ -216,24 +216,27 @@ class Queue(HasParkedRows):
         poll_interval: Duration | None = None,
         reply_to: Any = None,
     ) -> Any:
-        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`.
+        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`; with
+        a batch as `f(messages)` or `f(messages, deliveries)`.
 
         `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time in claim order.
-        `prefetch`: rows claimed ahead, beside those in work (0). `max_attempts`: deliveries after which a row is spent
-        (no cap). `dead_letter`: where a row goes that is spent: a group of the same table, another declared table, or
-        a queue of the same broker; by default it is parked, or dropped where no column holds its error. `retry`: what
-        a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a fixed delay in seconds,
-        None for no retry, or a mapping from exception classes to any of these; by default 1 s doubling to 1 h.
-        `on_decode_error`: the same for a row that cannot be read; by default no retry. `lease`, `poll_interval`:
-        seconds, by default the broker's.
+        `prefetch`: rows claimed ahead, beside those in work (0). `batch`: up to so many rows of one claim come as one
+        list, in claim order; the handler returns None or a list with an outcome for each. `max_attempts`: deliveries
+        after which a row is spent (no cap). `dead_letter`: where a row goes that is spent: a group of the same table,
+        another declared table, or a queue of the same broker; by default it is parked, or dropped where no column holds
+        its error. `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a
+        fixed delay in seconds, None for no retry, or a mapping from exception classes to any of these; by default 1 s
+        doubling to 1 h. `on_decode_error`: the same for a row that cannot be read; by default no retry. `lease`,
+        `poll_interval`: seconds, by default the broker's.
 
         `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
         acknowledgement commits with the row's settlement, and that every other outcome undoes.
 
-        Raises `DeclarationError` for what cannot work, `Unsupported` for `batch` and `reply_to`, which this release
-        does not serve yet.
+        Raises `DeclarationError` for what cannot work, `Unsupported` for `reply_to`, which this release does not serve
+        yet.
         """
-        refuse_unserved(batch=batch, reply_to=reply_to)
+        refuse_transactional_batch(batch, transactional)
+        refuse_unserved(reply_to=reply_to)
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -243,6 +246,7 @@ class Queue(HasParkedRows):
                 by_key=by_key,
                 prefetch=prefetch,
                 transactional=transactional,
+                batch=batch,
                 max_attempts=max_attempts,
                 dead_letter=None if dead_letter is None else self._destination(dead_letter),
                 retry=retry,

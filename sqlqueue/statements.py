@@ -170,21 +170,21 @@ def by_lease(words: Words) -> Settlements:
     )
 
 
-def by_row_lock(words: Words) -> Settlements:
+def by_row_lock(words: Words, *, singly: bool = True) -> Settlements:
     """Fenced by the lock, which ends with the transaction, and so does a release. The settlement counts the attempt."""
     attempt = words.spec.role(Role.ATTEMPT)
     held = {"id": words.spec.id, **({"attempt": attempt} if attempt else {})}
-    counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt', singly=True)}"] if attempt else []
+    counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt', singly=singly)}"] if attempt else []
     return Settlements(
-        finish=_finish(words, held, counted, singly=True),
-        retry=_retry(words, held, counted, None, singly=True),
-        park=_park(words, held, counted, singly=True),
+        finish=_finish(words, held, counted, singly=singly),
+        retry=_retry(words, held, counted, None, singly=singly),
+        park=_park(words, held, counted, singly=singly),
         release=None,
-        singly=True,
+        singly=singly,
     )
 
 
-def by_advisory_lock(words: Words, *, capped: bool) -> Settlements:
+def by_advisory_lock(words: Words, *, capped: bool, singly: bool = True) -> Settlements:
     """Fenced by the lock on the row's key, which is released behind the settlement. The claim counted the attempt.
 
     A parked row whose attempts are spent shows two more than the cap, which tells it, once its error is cleared, from a
@@ -193,13 +193,13 @@ def by_advisory_lock(words: Words, *, capped: bool) -> Settlements:
     held = {"id": words.spec.id}
     given_back = [*_uncounted(words), *words.not_running()]
     return Settlements(
-        finish=_finish(words, held, words.not_running(), singly=True),
-        retry=_retry(words, held, words.not_running(), None, singly=True),
-        park=_park(words, held, [*(_marked(words) if capped else []), *words.not_running()], singly=True),
-        release=words.settlement("release", RELEASE, held, singly=True, given_back=", ".join(given_back))
+        finish=_finish(words, held, words.not_running(), singly=singly),
+        retry=_retry(words, held, words.not_running(), None, singly=singly),
+        park=_park(words, held, [*(_marked(words) if capped else []), *words.not_running()], singly=singly),
+        release=words.settlement("release", RELEASE, held, singly=singly, given_back=", ".join(given_back))
         if given_back
         else None,
-        singly=True,
+        singly=singly,
     )
 
 

@@ -1,7 +1,7 @@
 """Which strategy a queue's declaration asks for, and whether its database serves it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Dialect, Pool
@@ -16,9 +16,10 @@ from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.strategies.seated_lease import SeatedLease
 from sqlqueue.strategies.together import Together
 from sqlqueue.words import Words
+
+L = TypeVar("L", bound=Lease)
 
 
 def check_served(dialect: Dialect, spec: TableSpec) -> None:
@@ -34,12 +35,18 @@ def check_served(dialect: Dialect, spec: TableSpec) -> None:
 
 
 def lease_for(
-    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], facts: Mapping[str, ColumnFacts], *, most: int
-) -> Lease:
-    """The lease strategy, for the pump."""
+    make: type[L],
+    queue: Queue,
+    handler: Handler,
+    columns: Sequence[ColumnSpec],
+    facts: Mapping[str, ColumnFacts],
+    *,
+    most: int = 1,
+) -> L:
+    """The lease strategy: `Lease` for the pump, `SeatedLease` for a transactional handler."""
     lease = queue.spec.role(Role.LEASE)
     assert lease is not None
-    return Lease(
+    return make(
         words_of(queue),
         columns=columns,
         seconds=handler.lease,
@@ -49,24 +56,6 @@ def lease_for(
         precision=facts[lease.name].precision,
         by_key=in_order_here(queue, handler),
         leaving=leaving_for(queue, handler, columns),
-    )
-
-
-def seated_lease_for(
-    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], facts: Mapping[str, ColumnFacts]
-) -> SeatedLease:
-    """The lease strategy of a transactional handler."""
-    lease = queue.spec.role(Role.LEASE)
-    assert lease is not None
-    return SeatedLease(
-        words_of(queue),
-        columns=columns,
-        seconds=handler.lease,
-        most=1,
-        cap=handler.max_attempts,
-        group=queue.group,
-        precision=facts[lease.name].precision,
-        by_key=in_order_here(queue, handler),
     )
 
 
@@ -80,7 +69,7 @@ def handlers_begin(queue: Queue, handler: Handler) -> Begin | None:
 
 def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool) -> Seated:
     """The strategy of a queue whose deliveries hold their connection."""
-    words, lock = words_of(queue), queue.spec.advisory_lock
+    words, lock, most = words_of(queue), queue.spec.advisory_lock, handler.batch or 1
     common: dict[str, Any] = {
         "columns": columns,
         "cap": handler.max_attempts,
@@ -89,18 +78,18 @@ def seated_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], po
         "leaving": leaving_for(queue, handler, columns),
     }
     if lock is None:
-        return RowLock(words, most=1, **common)
+        return RowLock(words, most=most, **common)
     if lock.lock is not None and lock.unlock is not None:
-        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, workers=handler.workers, **common)
+        return ByFunction(words, lock=lock.lock, unlock=lock.unlock, held=handler.workers * most, **common)
     locks = pool.key_locks
     if locks is None:
-        return Advisory(words, **common)
+        return Advisory(words, most=most, **common)
     locks.open()
     by_function = ByFunction(
         words,
         lock=lambda _, key: locks.try_lock(key),
         unlock=lambda _, key: locks.unlock(key),
-        workers=handler.workers,
+        held=handler.workers * most,
         **common,
     )
     return by_function if handler.transactional else Together(by_function)

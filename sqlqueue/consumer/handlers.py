@@ -62,7 +62,7 @@ class Runner:
     rules: Rules
     now: Callable[[], datetime]
     notices: Notices
-    call: Callable[[Any, Delivery], Any]
+    call: Callable[[Any, Any], Any]
     _warned: bool = False
 
     def run(self, work: Work) -> Finished:
@@ -112,8 +112,8 @@ class Runner:
             log.error("queue %s: row %r: the handler failed", self.queue, delivery.claim.id, exc_info=error)
 
 
-def caller(handler: Handler) -> Callable[[Any, Delivery], Any]:
-    """The handler's function as one that always takes the delivery."""
+def caller(handler: Handler) -> Callable[[Any, Any], Any]:
+    """The handler's function as one that always takes the delivery, or the deliveries of a batch."""
     function = handler.function
     if handler.takes_delivery:
         return function

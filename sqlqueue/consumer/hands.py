@@ -1,11 +1,11 @@
 """Dispatch: what one queue of this consumer holds, and which of it the workers may take. Owned by one thread."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from sqlqueue.consumer.handlers import Work
+from sqlqueue.consumer.handlers import Finished, Work
 from sqlqueue.consumer.lanes import Blocked, Lanes
 from sqlqueue.strategies.base import NOBODY, PassOver
 
@@ -21,7 +21,7 @@ class Hands:
 
     def __init__(self, *, workers: int, prefetch: int, by_key: bool) -> None:
         self.capacity = workers + prefetch
-        self.ready: SimpleQueue[Work | None] = SimpleQueue()
+        self.ready: SimpleQueue[Any] = SimpleQueue()
         self.held: set[Work] = set()
         self.by_key = by_key
         self._waiting = 0
@@ -71,6 +71,13 @@ class Hands:
         work.leads = True
         self.ready.put(work)
 
+    def hand_out(self) -> None:
+        """What was taken in one go is all there: nothing, for each row was handed to a worker by itself."""
+
+    def came_back(self, finished: Sequence[Any]) -> Iterable[Finished]:
+        """What workers handed back, row by row."""
+        return finished
+
     def settled(self, work: Work) -> None:
         """A row is settled for good: the next of its key may run."""
         self.held.discard(work)
@@ -114,6 +121,10 @@ class Hands:
             while True:
                 work = self.ready.get_nowait()
                 if work is not None:
-                    works.append(work)
+                    works += self._rows(work)
         except Empty:
             return works
+
+    def _rows(self, ready: Any) -> Sequence[Work]:
+        """What one worker would have taken."""
+        return (ready,)

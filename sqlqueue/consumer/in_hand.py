@@ -52,6 +52,15 @@ class InHand:
             self._settling += mine
             return mine
 
+    def take_all(self, works: Sequence[Work]) -> bool:
+        """The same for the rows of a batch, all of them or none."""
+        with self._changed:  # decided: who settles the rows
+            mine = all(work in self._in_work for work in works)
+            for work in works if mine else ():
+                del self._in_work[work]
+                self._settling += 1
+            return mine
+
     def done(self) -> None:
         """A row that was taken out of work is settled, or lost."""
         with self._changed:  # decided: whether whoever waits may go on

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from time import monotonic
 
+from sqlqueue.consumer.batch_hands import FinishedBatch
 from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
 from sqlqueue.consumer.handlers import Finished, Runner, Work
@@ -43,7 +44,7 @@ class Pump:
     ) -> None:
         self._queue, self._database, self._runner, self._hands = queue, database, runner, hands
         self._pace, self._keeper, self._notices, self._certain = pace, keeper, notices, certain
-        self._inbox: Inbox[Finished] = Inbox()
+        self._inbox: Inbox[Finished | FinishedBatch] = Inbox()
         self._looked = -1
         self._freeing = Freeing(hands, pace)
         self._stopping = self._giving_up = False
@@ -64,6 +65,12 @@ class Pump:
         """Take a finished delivery to be settled; one that comes after the end is told that it is late."""
         if not self._inbox.put(finished):
             self.ledger.report.late(finished.work)
+
+    def finish_batch(self, batch: FinishedBatch) -> None:
+        """The same for all rows of a batch, which settle in one turn."""
+        if not self._inbox.put(batch):
+            for finished in batch.finished:
+                self.ledger.report.late(finished.work)
 
     def stop(self) -> None:
         """Claim no more; what was claimed and not started goes back, what is in work is waited for."""
@@ -101,7 +108,7 @@ class Pump:
     def step(self) -> bool:
         """Wait for something to do and do it; False when there is nothing left to do."""
         finished, woken = self._inbox.take(self._timeout())
-        for one in finished:
+        for one in self._hands.came_back(finished):
             self.ledger.enter(one)
         if woken:
             self._pace.wake(monotonic())
@@ -115,6 +122,7 @@ class Pump:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - the loop's edge: whatever went wrong is classified
             self._trouble(error)
+        self._hands.hand_out()
         if self.on_idle is not None and self.idle:
             self.on_idle()
         return not self._done
@@ -203,6 +211,7 @@ class Pump:
                 continue
             self._notices.tell("claimed", work.delivery)
             self._hands.take(work)
+        self._hands.hand_out()
 
     def _after_look(self, short: bool, wakes: int) -> None:
         if not short:

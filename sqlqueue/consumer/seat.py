@@ -140,6 +140,20 @@ class Seat:
             self.seats.more()  # it has not looked
             return None
 
+    def settle_again(self, connection: Connection, one: Finished) -> None:
+        """Settle a row by itself whose settlement together with others failed, while it is, or can be, held."""
+        self.unsettled = one
+        try:
+            if self.seats.shared.strategy.hold_again(connection, one.work.delivery.claim):
+                self._turn(connection, one, look=False)
+                return
+        except Exception as error:  # sorted by what the dialect makes of it
+            if self.unsettled is None:
+                raise
+            self._settle_otherwise(connection, one, error)
+            return
+        self.abandon(one.work, connection)  # somebody else has it by now
+
     def _settle_otherwise(self, connection: Connection, one: Finished, error: Exception) -> None:
         """Settle a row again whose settlement failed with `error`, while it is held; else it returns by itself.
 

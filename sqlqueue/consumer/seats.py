@@ -14,6 +14,7 @@ from typing import Any
 
 import attrs
 
+from sqlqueue.consumer.batch_seat import BatchSeat
 from sqlqueue.consumer.bell import Bell
 from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.freeing import FREE_KEYS, Freeing
@@ -121,7 +122,7 @@ class Seats:
 
     def _work(self, on_stop: OnStop) -> None:
         shared = self.shared
-        seat = Seat(self, on_stop)
+        seat = BatchSeat(self, on_stop) if shared.batch else Seat(self, on_stop)
         while self._admitted(seat):
             try:
                 with shared.budget.seat(shared.queue, PATIENCE, lambda: self.stopping) as connection:
@@ -165,18 +166,23 @@ class Seats:
         if self._freeing is not None:
             self._freeing.free(monotonic(), self.shared.now(), unfinished)
 
-    def found(self, work: Work, connection: Connection, seat: Seat) -> None:
-        """A look found a row: there may be more, for another worker."""
+    def found(self, work: Work, connection: Connection, seat: Seat, others: Sequence[Work] = ()) -> None:
+        """A look found a row, and the `others` of its batch: there may be more, for another worker."""
         self.in_hand.begin(work, connection)
+        for other in others:
+            self.in_hand.begin(other, connection)
         with self._lock:  # decided: who looks next
             if self._keys is not None:
-                self._keys.claimed(work)
+                for one in (work, *others):
+                    self._keys.claimed(one)
             self._pace.full(monotonic())
             self._engaged.add(seat)
             self._looking = None if self._looking is seat else self._looking
             self._bell.ring()
         self._works_again()
         self.shared.runner.notices.tell("claimed", work.delivery)
+        for other in others:
+            self.shared.runner.notices.tell("claimed", other.delivery)
 
     def found_nothing(self, ahead: Ahead, look: Look, seat: Seat) -> None:
         with self._lock:  # decided: when somebody looks again; a look that began later knows better

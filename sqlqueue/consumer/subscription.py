@@ -7,6 +7,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from sqlqueue.column import Role
+from sqlqueue.consumer.batch_hands import BatchHands, hands_for
+from sqlqueue.consumer.batch_pumping import BatchPumping
+from sqlqueue.consumer.batch_runner import BatchRunner
 from sqlqueue.consumer.budget import budget_of, sorted_by
 from sqlqueue.consumer.claiming import (
     check_served,
@@ -14,7 +17,6 @@ from sqlqueue.consumer.claiming import (
     in_order_here,
     lease_for,
     seated_for,
-    seated_lease_for,
 )
 from sqlqueue.consumer.database import Database
 from sqlqueue.consumer.handlers import Runner, caller
@@ -30,7 +32,6 @@ from sqlqueue.consumer.seats import Seats
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
 from sqlqueue.consumer.waking import waking
-from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Hint
 from sqlqueue.handler import Handler
 from sqlqueue.observer import Observer
@@ -44,7 +45,8 @@ from sqlqueue.strategies.seated_lease import SeatedLease
 
 log = logging.getLogger("sqlqueue")
 
-Call = Callable[[Any, Delivery], Any]
+#: Takes a message and its delivery, or a list of each where the handler takes batches.
+Call = Callable[[Any, Any], Any]
 
 
 class Subscription:
@@ -85,11 +87,11 @@ class Subscription:
         strategy: Strategy[Any]
         if spec.has(Role.LEASE) and not handler.transactional:
             by_key = in_order_here(self.queue, handler)
-            hands = Hands(workers=handler.workers, prefetch=handler.prefetch, by_key=by_key)
-            strategy = leased = lease_for(self.queue, handler, read.columns, facts, most=hands.capacity)
+            hands = hands_for(handler, by_key=by_key)
+            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=hands.capacity)
             turning: Turning = self._pumping(leased, hands, self._make_runner(read), certain)
         elif spec.has(Role.LEASE):
-            strategy = held = seated_lease_for(self.queue, handler, read.columns, facts)
+            strategy = held = lease_for(SeatedLease, self.queue, handler, read.columns, facts)
             turning = self._seats(held, self._make_runner(read), certain)
             turning.keeping = self._keeping(held, turning)
             if turning.keeping is not None:
@@ -116,6 +118,8 @@ class Subscription:
             certain=certain,
             frees_others=self.queue.spec.line is not None,
         )
+        if isinstance(hands, BatchHands) and isinstance(runner, BatchRunner):
+            return BatchPumping(pump, hands, runner, queue=name, workers=handler.workers)
         return Pumping(pump, hands, runner, queue=name, workers=handler.workers)
 
     def _seats(self, strategy: Seated, runner: Runner, certain: Callable[[], bool]) -> Seats:
@@ -138,6 +142,8 @@ class Subscription:
             settles_first=handler.transactional and not (lock is None or self.needs_sessions),
             transactional=handler.transactional,
             begin=handlers_begin(self.queue, handler),
+            by_key=by_key,
+            batch=handler.batch or 0,
         )
         return Seats(shared, Pace(handler.poll_interval), workers=workers, by_key=by_key)
 
@@ -183,7 +189,8 @@ class Subscription:
             parks=self.queue.spec.has(Role.ERROR),
             dead_letter=handler.dead_letter.name if handler.dead_letter else None,
         )
-        return Runner(
+        make = Runner if handler.batch is None else BatchRunner
+        return make(
             queue=self.queue.name,
             reader=read,
             rules=rules,

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any, ClassVar
 
-from sqlqueue.column import Role
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec
@@ -22,66 +22,14 @@ from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.leaving import Leaving
+from sqlqueue.strategies.locking import HELD, NOT_HELD, NOT_HELD_NOW, candidates, claim_of, unlock
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look
 from sqlqueue.strategies.settling import Settling, told
-from sqlqueue.strategies.taking import take
-from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
+from sqlqueue.strategies.waiting import unless_passed_over
 from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
-
-# A key is locked and its row then taken, all in one statement: `taken` reads the row anew, so that one which was worked
-# off between this statement's beginning and its lock is not taken. The key's number comes back in any case, for then
-# its lock must be released. No more locks are taken than asked for: the server tries candidates until it has them.
-CLAIM = """
-WITH {held}_candidates AS MATERIALIZED (
-    {candidates}
-),
-_locked AS MATERIALIZED (
-    SELECT id, number FROM _candidates
-    WHERE {try_lock}
-    LIMIT :limit
-),
-_taken({names}) AS (
-    {taken}
-)
-SELECT {taken_names}, _locked.number FROM {relaxed}
-CROSS JOIN _locked
-LEFT JOIN _taken ON TRUE
-"""
-
-# What every session of the database holds takes three times as long to find out as to try some locks in vain, so this
-# is done where those that were tried were all held.
-HELD = """
-_held AS MATERIALIZED (
-    {locked_numbers}
-),
-
-"""
-
-# Where rows are not found in one walk.
-CANDIDATES = """
-SELECT {id} AS id, {number} AS number FROM {table}
-JOIN (
-    {waiting}
-) AS _waiting ON {id} = _waiting.id
-ORDER BY {claim_order}
-"""
-
-NOT_HELD = "{number} NOT IN (SELECT number FROM _held)"
-NOT_HELD_NOW = "{number} NOT IN ({locked_numbers})"
-
-UNLOCK = """
-SELECT {unlock} AS unlocked
-"""
-
-#: Candidates of one claim: others may lock some between the statement's beginning and its own try.
-MOST = 32
-
-#: The same, not for the planner to know: on a table without statistics it takes fewer rows to be due than these, and
-#: sorts all there are instead of walking along the index (20,000 rows: 19 ms a claim against 2).
-MOST_HIDDEN = fill("(SELECT {most})", {"most": str(MOST)})
 
 #: Claims in a row that look past held keys at once, after one that had to; fewer where they find nothing there.
 PAST = 32
@@ -90,44 +38,15 @@ PAST = 32
 TRIES = 10
 
 
-def _candidates(words: Words, number: str, conditions: Sequence[str]) -> str:
-    names = {"id": words.column(Role.ID), "number": number}
-    if found_in_one_walk(words):
-        select = fill("{id} AS id, {number} AS number", names)
-        return waiting_rows(words, select, MOST_HIDDEN, conditions, locked=False)
-    shape = {
-        **names,
-        "table": words.dialect.table(words.spec),
-        "waiting": waiting(words, MOST, conditions, locked=False),
-        "claim_order": ", ".join(words.order()),
-    }
-    return fill(CANDIDATES, shape)
-
-
-def _take(words: Words, reading: Reading, capped: bool, held: str, name: str, rows: str) -> Statement:
-    dialect = words.dialect
-    names = [f"c{place}" for place in range(reading.width)]
-    return words.statement(
-        name,
-        CLAIM,
-        width=reading.width + 1,
-        held=held,
-        candidates=rows,
-        try_lock=dialect.try_lock("number"),
-        names=", ".join(names),
-        taken=take(words, reading, capped=capped, candidate="(SELECT _locked.id FROM _locked)"),
-        taken_names=", ".join(f"_taken.{name}" for name in names),
-        relaxed=dialect.relaxed,
-    )
-
-
 class Advisory:
     """The advisory-lock strategy of one queue, with the locks of the database's sessions.
 
     `columns` are what the handler reads of a row, `cap` the attempts after which a row is spent (None: no cap),
-    `by_key` whether claims pass keys over, `leaving` how rows become dead letters (None: they do not). It claims one
-    row at a time. A claim's token is its lock's number.
+    `by_key` whether claims pass keys over, `most` the most rows that one claim takes, each of another key, `leaving`
+    how rows become dead letters (None: they do not). A claim's token is its lock's number.
     """
+
+    one_transaction: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -137,6 +56,7 @@ class Advisory:
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
+        most: int = 1,
         leaving: Leaving | None = None,
     ) -> None:
         dialect = words.dialect
@@ -145,14 +65,14 @@ class Advisory:
         self._group = group
         number = dialect.number_of(words.lock_key())
         passing = [unless_passed_over(words)] if by_key else []
-        rows, take = partial(_candidates, words, number), partial(_take, words, self._reading, cap is not None)
+        rows, take = partial(candidates, words, number, most), partial(claim_of, words, self._reading, most)
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
         self._near = InOrder(
             words,
             self._reading,
             name="claim by advisory lock",
             rows=rows,
-            take=partial(take, ""),
+            take=take(capped=cap is not None),
             free=passing,
             by_key=by_key,
         )
@@ -161,15 +81,16 @@ class Advisory:
             self._reading,
             name="claim by advisory lock, past those held",
             rows=rows,
-            take=partial(take, fill(HELD, locked)),
+            take=take(capped=cap is not None, held=fill(HELD, locked)),
             free=[fill(NOT_HELD, locked), *passing],
             free_now=[fill(NOT_HELD_NOW, locked), *passing],
             by_key=by_key,
         )
         self._begin_past = 0
-        self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap, leaving=leaving)
+        settlements = by_advisory_lock(words, capped=cap is not None, singly=most == 1)
+        self._settling = Settling(words, settlements, cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
-        self._unlock = words.statement("unlock", UNLOCK, width=1, unlock=dialect.unlock(":number"))
+        self._unlock, self._singly = unlock(words, most), most == 1
         self._unfinished = unfinished(words)
         self._read_ahead = reader(words)
 
@@ -189,7 +110,7 @@ class Advisory:
         now: datetime,
         pass_over: PassOver = NOBODY,
     ) -> Turned:
-        """The rows to be settled are those whose locks `connection` holds. `limit` is 0 or 1."""
+        """The rows to be settled are those whose locks `connection` holds."""
         values = self._binding.values(now, pass_over)
         settling = self._settling.calls(settlements, values, now)
         for claim, settlement in settlements:
@@ -197,9 +118,9 @@ class Advisory:
                 self._near.again(claim)
                 self._past.again(claim)
         steps: list[Step] = [Begin(), *(call for call, _ in settling), COMMIT] if settling else []
-        unlocking = [self._release(claim) for claim, _ in settlements]
+        unlocking = self._unlocking([claim.token for claim, _ in settlements])
         scan = self._past if self._begin_past else self._near
-        look = scan.look(values, 1, now) if limit else None
+        look = scan.look(values, limit, now) if limit else None
         steps += [*unlocking, *(look.calls if look else ())]
         try:
             results = self._send(connection, steps, settles=bool(settling))
@@ -236,31 +157,40 @@ class Advisory:
     ) -> list[Claim]:
         """The claim that the looks find, until one is found or the queue is at its end."""
         begun, found = scan, results[-1]
-        vain: list[Call] = []
+        vain: list[Any] = []
+        tries = 0
         while not found or found[0][self._reading.id_at] is None:
             # One that was worked off before its lock was taken, or that somebody has locked otherwise. Its lock stays
             # until another is found: held keys are left out.
-            vain += [Call(self._unlock, {"number": row[-1]}) for row in found]
+            vain += [row[-1] for row in found]
             further = None if found else scan.further(look, results)
-            if len(vain) == TRIES or (further is None and scan is self._past and not found):
+            tries += 1 if found else 0
+            if tries == TRIES or (further is None and scan is self._past and not found):
                 found = ()
                 break
             if further is None:
-                scan, further = self._past, self._past.look(look.values, 1, now)
+                scan, further = self._past, self._past.look(look.values, look.asked, now)
             look = further
             results = self._send(connection, look.calls, settles=False)
             found = results[-1]
-        scan.claimed(found, look, now)
+        if not self._singly:
+            vain += [row[-1] for row in found if row[self._reading.id_at] is None]
+            found = [row for row in found if row[self._reading.id_at] is not None]
+        found = scan.claimed(found, look, now)
         if vain:
-            self._send(connection, vain, settles=False)
+            self._send(connection, self._unlocking(vain), settles=False)
         if not found:
             return []
         # Where rows stand behind many whose keys are held, the next claims look past those at once.
         self._begin_past = PAST if scan is not begun else max(0, self._begin_past - 1)
-        return self._reading.claims(found, token=found[0][-1])
+        if self._singly:
+            return self._reading.claims(found, token=found[0][-1])
+        return [claim for row in found for claim in self._reading.claims([row], token=row[-1])]
 
-    def _release(self, claim: Claim) -> Call:
-        return Call(self._unlock, {"number": claim.token})
+    def _unlocking(self, numbers: Sequence[Any]) -> Sequence[Call]:
+        if self._singly:
+            return [Call(self._unlock, {"number": number}) for number in numbers]
+        return [Call(self._unlock, {"number": numbers})] if numbers else []
 
     def hold_again(self, connection: Session, claim: Claim) -> bool:
         """The lock outlives a transaction that failed."""
@@ -268,7 +198,18 @@ class Advisory:
         return not connection.closed
 
     def let_go(self, connection: Session, claim: Claim) -> None:
-        connection.close()
+        if not self._singly:
+            connection.roll_back()
+        if self._singly or connection.closed:
+            connection.close()
+            return
+        try:  # its session may hold other rows
+            (released,) = self._send(connection, self._unlocking([claim.token]), settles=False)
+        except Exception:
+            log.exception("queue %s: an advisory lock was not released; its connection is closed", self._name)
+            return
+        if not released[0][0]:
+            connection.close()
 
     def look_ahead(self, connection: Session, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
         (rows,) = connection.run([Call(self._past.ahead, self._binding.values(now, pass_over))])

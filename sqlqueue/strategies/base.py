@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import attrs
 
@@ -143,7 +143,10 @@ class Leased(Strategy[Connection], Protocol):
 
 
 class Seated(Strategy[Any], Protocol):
-    """Each delivery holds the connection that its row was claimed on until it is settled."""
+    """Each delivery holds the connection that its row was claimed on until it is settled. `one_transaction`: whether
+    the rows of a connection are held by one transaction, so that none of them can be let go by itself."""
+
+    one_transaction: ClassVar[bool]
 
     def hold_again(self, connection: Any, claim: Claim) -> bool:
         """After a settlement that failed: whether the row is, or could be, held again to be settled otherwise."""

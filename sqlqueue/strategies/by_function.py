@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, repeat
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlqueue.column import Role
 from sqlqueue.connection import Connection
@@ -42,7 +42,7 @@ JOIN (
 ORDER BY {claim_order}
 """
 
-#: Candidates of the first look: for each worker the row that it may hold, and another one; at least so many.
+#: Candidates of the first look: as many as this consumer may hold, and as many behind them; at least so many.
 LEAST = 4
 
 #: Candidates of each further look. Each is a statement of its own, whose plan is made for so many: for 1,024 at most
@@ -89,10 +89,12 @@ class ByFunction:
     """The advisory-lock strategy of one queue, with `lock` and `unlock` as functions of the driver's connection and a
     key.
 
-    `columns` are what the handler reads of a row, `workers` how many have rows in work, `cap` the attempts after which
-    a row is spent (None: no cap), `by_key` whether claims pass keys over, `leaving` how rows become dead
+    `columns` are what the handler reads of a row, `held` how many rows this consumer holds at once, `cap` the attempts
+    after which a row is spent (None: no cap), `by_key` whether claims pass keys over, `leaving` how rows become dead
     letters (None: they do not). A claim's token is its key.
     """
+
+    one_transaction: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class ByFunction:
         lock: LockFunction,
         unlock: LockFunction,
         columns: Sequence[ColumnSpec],
-        workers: int = 1,
+        held: int = 1,
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
@@ -112,7 +114,7 @@ class ByFunction:
         self._group = group
         key, passed = words.lock_key(), [unless_passed_over(words)] if by_key else []
         free = [fill("NOT {held}", {"held": words.dialect.any_of(KEY, key, "tried_keys")}), *passed]
-        nearest = max(LEAST, 2 * workers)
+        nearest = min(max(LEAST, 2 * held), WINDOWS[-1])
         self._finds = [(nearest, _find(words, key, nearest, "find by advisory lock", passed))]
         self._finds += [(most, _find(words, key, most, f"find {most} by advisory lock", free)) for most in WINDOWS]
         self._take = words.statement(
@@ -148,8 +150,7 @@ class ByFunction:
         now: datetime,
         pass_over: PassOver = NOBODY,
     ) -> Turned:
-        """Where the functions lock for a connection, the rows are those that `connection` serves and `limit` is at most
-        1: it holds one row."""
+        """Where the functions lock for a connection, the rows to be settled are those that `connection` serves."""
         values = self._binding.values(now, pass_over)
         turn = Underway(connection, values, self._settling.calls(settlements, values, now), limit)
         self._put_behind(settlements)

@@ -8,6 +8,7 @@ the count is rolled back with everything else. So the settlement counts it.
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import ClassVar
 
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
@@ -75,6 +76,8 @@ class RowLock:
     rows become dead letters (None: they do not).
     """
 
+    one_transaction: ClassVar[bool] = True
+
     def __init__(
         self,
         words: Words,
@@ -104,7 +107,7 @@ class RowLock:
             self._scan = InOrder(
                 words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True, by_key=by_key
             )
-        self._settling = Settling(words, by_row_lock(words), cap=cap, leaving=leaving)
+        self._settling = Settling(words, by_row_lock(words, singly=most == 1), cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap)
         self._unfinished = unfinished(words)
         self._again = words.statement(
@@ -167,7 +170,8 @@ class RowLock:
         while further is not None:
             look = further
             found = connection.send(self._on(rows, look.calls))
-            rows += found[-1]
+            own = {row[self._reading.id_at] for row in rows}  # locked by ourselves, which passes nothing over
+            rows += [row for row in found[-1] if row[self._reading.id_at] not in own]
             further = self._scan.further(look, found)
         if not rows:
             self._end(connection)

@@ -6,6 +6,7 @@ only while the row holds the token; else what the handler wrote is rolled back, 
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import ClassVar
 
 from sqlqueue.dialect import Connection
 from sqlqueue.sql import Call
@@ -17,6 +18,8 @@ from sqlqueue.strategies.transaction import Transaction
 
 class SeatedLease(Lease):
     """The lease strategy of a queue whose deliveries hold their connection."""
+
+    one_transaction: ClassVar[bool] = False
 
     def turn(
         self,

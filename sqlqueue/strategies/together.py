@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -25,6 +25,8 @@ class Turn:
 
 class Together:
     """`strategy`, whose rows any connection settles and claims, for seats that turn side by side."""
+
+    one_transaction: ClassVar[bool] = False
 
     def __init__(self, strategy: Seated) -> None:
         self._strategy = strategy

@@ -6,6 +6,7 @@ import sys
 from sqlqueue.testing import contract
 from tests.contract import (
     test_advisory,
+    test_batches,
     test_blocked,
     test_capabilities,
     test_claims,
@@ -31,6 +32,7 @@ from tests.contract import (
 MODULES = (
     test_blocked,
     test_advisory,
+    test_batches,
     test_capabilities,
     test_claims,
     test_clocks,

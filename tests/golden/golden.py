@@ -23,7 +23,7 @@ from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
-from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeyedJob, RawJob
+from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeptJob, KeyedJob, RawJob
 
 WRITE = "SQLQUEUE_WRITE_GOLDEN"
 
@@ -32,8 +32,9 @@ WRITE = "SQLQUEUE_WRITE_GOLDEN"
 class Case:
     """A declaration whose statements are kept: those of its claims and settlements, or of its producers.
 
-    `cap`: the most attempts, which only a table that counts has. `strategy`: None for the producers. `dead_letter`: for
-    the statements of a move alone, with what a handler's `dead_letter=` names. `parked`: for those of parked rows.
+    `cap`: the most attempts, which only a table that counts has. `batch`: the most rows of a claim. `strategy`: None
+    for the producers. `dead_letter`: for the statements of a move alone, with what a handler's `dead_letter=` names.
+    `parked`: for those of parked rows.
     """
 
     name: str
@@ -44,14 +45,15 @@ class Case:
     by_key: bool = False
     dead_letter: Any = None
     parked: bool = False
+    batch: int = 1
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What the strategy is made with, beside what all are."""
         if self.strategy is Lease:
             return {"seconds": 30, "most": 16}
-        if self.strategy is RowLock:
-            return {"most": 1}
+        if self.strategy in (RowLock, Advisory):
+            return {"most": self.batch}
         return {"lock": has_key, "unlock": has_key} if self.strategy is ByFunction else {}
 
 
@@ -116,6 +118,8 @@ LOCK_CASES = (
     Case("dead_letter_table_row_lock", without_lease(FullJob), RowLock, group="mail", dead_letter=DeadJob),
     Case("dead_letter_table_database_clock", ON_DATABASE_CLOCK, RowLock, dead_letter=ON_DATABASE_CLOCK_DEAD),
     Case("advisory_delayed", without_lease(CountedJob, advisory_lock="jobs-{id}"), Advisory),
+    Case("row_lock_batch", without_lease(KeptJob), RowLock, cap=5, batch=10),
+    Case("advisory_batch", without_lease(KeptJob, advisory_lock="jobs-{id}"), Advisory, cap=5, batch=10),
     Case("advisory_full", without_lease(FullJob, advisory_lock="mail-{account}-{id}"), Advisory, group="mail", cap=5),
 )
 

@@ -85,7 +85,7 @@ class Stepper:
         if len(self.in_work) + len(self.finished) >= self.workers:
             return None
         try:
-            work = self.hands.ready.get_nowait()
+            work: Work | None = self.hands.ready.get_nowait()
         except Empty:
             return None
         if work is None or work.delivery.lost:

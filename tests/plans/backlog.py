@@ -69,14 +69,17 @@ def calls_of_a_look(queue: Queue) -> tuple[Call, Call]:
 
 
 def calls_of_a_seat(queue: Queue, case: Case) -> list[Call]:
-    """The claim of a row, and the look ahead beside it, of a strategy whose deliveries hold their connection."""
+    """The claim of a row or of a batch, and the look ahead beside it, of a strategy whose deliveries hold their
+    connection."""
     clock = queue.spec.clock
     assert isinstance(clock, ManualClock)
     strategy: Any = strategy_of(queue, case)
     with queue.broker.pool.connection() as connection:
         overheard: Any = Overheard(connection)
-        (claim,) = strategy.turn(overheard, [], 1, clock.now()).claims
-        strategy.let_go(connection, claim)
+        claims = strategy.turn(overheard, [], case.batch, clock.now()).claims
+        assert len(claims) == case.batch
+        for claim in claims:
+            strategy.let_go(connection, claim)
     with queue.broker.pool.connection() as connection:
         overheard.connection = connection
         strategy.look_ahead(overheard, clock.now())

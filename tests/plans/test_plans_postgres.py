@@ -23,6 +23,9 @@ from tests.support.database import Database
 #: Buffers that finding the rows may read. Writing the ten that are found comes on top, whatever stands beside them.
 MOST_BUFFERS = 100
 
+#: What locking a further row of a batch, or writing it, may read and write: the row, and each of its indexes.
+MOST_BUFFERS_A_ROW = 20
+
 # The one that we recommend, beside that of the primary key.
 CLAIM_INDEX = """
 SELECT indexname FROM pg_indexes
@@ -58,20 +61,22 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
 def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
     postgres_database: Database, declared: type
 ) -> None:
-    """PAINS 21: by row lock, by the sessions' locks and by locks that others keep."""
+    """PAINS 21: by row lock, by the sessions' locks and by locks that others keep, and the first two in batches."""
     group = "mail" if declared is FullJob else None
     with Broker(postgres_database.url) as broker:
         filled(broker, declared, ManualClock())
         connection = postgres_database.connect()
         connection.execute("ANALYZE")
         ((index,),) = postgres_database.execute(CLAIM_INDEX, spec_of(declared).name)
-        for strategy in (RowLock, Advisory, ByFunction):
+        for strategy, batch in ((RowLock, 1), (Advisory, 1), (ByFunction, 1), (RowLock, 10), (Advisory, 10)):
             lock = None if strategy is RowLock else "row-{id}"
-            case = Case("", without_lease(declared, advisory_lock=lock, clock=ManualClock()), strategy, group)
+            spec = without_lease(declared, advisory_lock=lock, clock=ManualClock())
+            case = Case("", spec, strategy, group, batch=batch)
             calls = calls_of_a_seat(broker.queue(case.declared, group), case)
             for call, mode in product(calls, ("force_custom_plan", "force_generic_plan")):
                 plan = _explain(connection, call, mode)
-                assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
+                most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * (batch - 1)
+                assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most
                 read = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
                 assert read <= {"pg_database"}  # its advisory locks are those of this database
                 assert indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}

@@ -96,7 +96,7 @@ def test_a_cap_is_a_whole_number_from_one_up(cap: Any) -> None:
     assert refusal(made, one, counting, max_attempts=cap) == said
 
 
-@pytest.mark.parametrize("options", [{"batch": 10}, {"reply_to": object()}])
+@pytest.mark.parametrize("options", [{"reply_to": object()}])
 def test_what_this_release_does_not_serve_is_refused_rather_than_ignored(options: dict[str, Any]) -> None:
     ((name, value),) = options.items()
     with pytest.raises(Unsupported) as caught:

@@ -24,6 +24,8 @@
     class TestEnding(contract.EndingContract): ...
     class TestDecode(contract.DecodeContract): ...
     class TestRowMode(contract.RowModeContract): ...
+    class TestBatches(contract.BatchesContract): ...
+    class TestBatchOutcomes(contract.BatchOutcomesContract): ...
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
@@ -48,6 +50,8 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
 from sqlqueue.testing.contract.advisory import AdvisoryContract
+from sqlqueue.testing.contract.batch_outcomes import BatchOutcomesContract
+from sqlqueue.testing.contract.batches import BatchesContract
 from sqlqueue.testing.contract.blocked import BlockedContract, RowLockBlockedContract
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
 from sqlqueue.testing.contract.claims import ClaimsContract
@@ -78,6 +82,8 @@ from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkCon
 
 __all__ = [
     "AdvisoryContract",
+    "BatchOutcomesContract",
+    "BatchesContract",
     "BlockedContract",
     "CapabilitiesContract",
     "ClaimsContract",
