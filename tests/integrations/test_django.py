@@ -146,6 +146,30 @@ def test_a_handlers_connection_is_checked_before_and_after_it(jobs: Queue, datab
     assert [wrapper.connection for wrapper in held] == [None, None]
 
 
+def test_a_connection_that_grew_too_old_while_nothing_was_to_do_is_not_used_again(database: Database) -> None:
+    """PAINS 33"""
+    kept: list[tuple[Any, bool]] = []
+    with serving(database, CONN_MAX_AGE=None), Broker(database.url) as broker:
+        jobs = broker.queue(Job)
+        broker.create_tables()
+
+        @jobs.handler
+        def work(last: bool) -> None:
+            wrapper = connections["default"]
+            kept.append((wrapper, wrapper.connection is not None))
+            wrapper.ensure_connection()
+            if last:
+                wrapper.close()
+
+        seen = Recorder()
+        with Consumer(broker, observers=[seen]):
+            for number, last in enumerate((False, False, True), 1):
+                jobs.enqueue(last)
+                seen.wait_for("acknowledged", count=number)
+                kept[-1][0].close_at = None if number == 1 else 0.0  # as if its age had passed
+    assert [(wrapper is kept[0][0], open) for wrapper, open in kept] == [(True, False), (True, True), (True, False)]
+
+
 def test_a_connection_that_is_kept_and_was_lost_meanwhile_is_replaced_for_the_next_handler(
     postgres_database: Database,
 ) -> None:
