@@ -8,12 +8,15 @@ import attrs
 
 from sqlqueue.consumer.batch_runner import BatchRunner
 from sqlqueue.consumer.handlers import RELEASED, Finished, Work
-from sqlqueue.consumer.seat import Seat
+from sqlqueue.consumer.seat import FIRST_PAUSE, NEVER, TRIES, Seat
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.strategies.base import NOBODY, RELEASE, Claim
 
 log = logging.getLogger("sqlqueue")
+
+#: What trying again does not mend.
+FINAL = (Trouble.LOST, Trouble.CLOSED, Trouble.PERMANENT)
 
 
 @attrs.define(eq=False)
@@ -123,17 +126,44 @@ class BatchSeat(Seat):
         except Exception as error:  # sorted by what the dialect makes of it
             if not self._open:
                 raise
-            self._settle_singly(connection, finished, error)
+            further = self._settle_once_more(connection, finished, error)
+            if further is not None:
+                self._settle_singly(connection, finished, further)
             self.seats.more()  # it has not looked
             return ()
 
+    def _settle_once_more(
+        self, connection: Connection, finished: Sequence[Finished], error: Exception
+    ) -> Exception | None:
+        """Try the settlement of a batch again that failed with `error`, where that may pass and the rows are held
+        meanwhile; what it failed with at last, None where they are settled."""
+        shared = self.seats.shared
+        for number in range(TRIES):
+            if shared.strategy.one_transaction or shared.classify(error) in FINAL:
+                break
+            if not shared.strategy.hold_again(connection, finished[0].work.delivery.claim):
+                break
+            NEVER.wait(FIRST_PAUSE * 2**number)
+            try:
+                self._turn_batch(connection, finished, look=False)
+                return None
+            except Exception as further:  # sorted above, in the next round
+                if not self._open:
+                    raise
+                error = further
+        return error
+
     def _settle_singly(self, connection: Connection, finished: Sequence[Finished], error: Exception) -> None:
-        """Settle the rows of a batch, of which none is settled, so that one of them keeps no other.
+        """Settle the rows of a batch, of which none is settled, so that one of them keeps no other. Where that is no
+        use, hold them no longer.
 
         Raises, after the last of them, what kept one from being settled.
         """
         shared = self.seats.shared
-        lost = shared.classify(error) in (Trouble.LOST, Trouble.CLOSED)
+        trouble = shared.classify(error)
+        lost = trouble in (Trouble.LOST, Trouble.CLOSED) or not (
+            shared.strategy.one_transaction or trouble is Trouble.PERMANENT
+        )
         failed = error if lost else None
         if not lost:
             log.warning(

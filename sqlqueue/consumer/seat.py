@@ -26,7 +26,7 @@ log = logging.getLogger("sqlqueue")
 TRIES, FIRST_PAUSE = 6, 0.05
 
 #: Nobody sets it: its wait is a pause.
-_NEVER = Event()
+NEVER = Event()
 
 
 @attrs.define(eq=False)
@@ -181,7 +181,7 @@ class Seat:
                     self.abandon(one.work, connection)  # somebody else has it by now
                     return
                 if trouble is not Trouble.PERMANENT:
-                    _NEVER.wait(FIRST_PAUSE * 2**number)
+                    NEVER.wait(FIRST_PAUSE * 2**number)
                 self._turn(connection, one, look=False)
                 return
             except Exception as further:  # sorted above, in the next round

@@ -127,10 +127,11 @@ def declare(broker: Broker) -> tuple[Queue, Queue, Queue]:
             return Retry(timedelta(milliseconds=1))
         return None if invoice.cents >= 0 else DeadLetter("a negative sum")
 
-    @letters.handler
-    def post(letter: Letter) -> None:
-        pages: int = letter.pages
+    @letters.handler(batch=10)
+    def post(posted: list[Letter], deliveries: list[Delivery]) -> list[Outcome]:
+        pages: int = sum(letter.pages for letter in posted)
         assert pages
+        return [Retry() if delivery.lost else None for delivery in deliveries]
 
     @names.handler(retry=None, on_decode_error=retry.Fixed(60), lease=timedelta(minutes=1), poll_interval=0.5)
     def greet(row: Mapping[str, Any]) -> None:
