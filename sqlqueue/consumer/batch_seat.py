@@ -87,7 +87,8 @@ class BatchSeat(Seat):
             return ()
         if turned.claims:
             works = self._in_order(connection, turned.claims)
-            seats.found(works[0], connection, self, works[1:])
+            if works:
+                seats.found(works[0], connection, self, works[1:])
             return works
         ahead = shared.strategy.look_ahead(connection, shared.now(), pass_over, seats.held_unseen)
         seats.found_nothing(ahead, begun, self)
@@ -102,21 +103,23 @@ class BatchSeat(Seat):
             return works
         first = {work.key: work for work in reversed(works)}
         behind = [work for work in works if work.key is not None and first[work.key] is not work]
-        if behind:
-            self._part_with(connection, behind)
-        return [work for work in works if work not in behind]
+        if behind and not shared.strategy.one_transaction:  # in one they stay locked as long as the others
+            self._part_with(connection, behind, works)
+        return [] if connection.closed else [work for work in works if work not in behind]
 
-    def _part_with(self, connection: Connection, works: Sequence[Work]) -> None:
-        """Give rows back that were claimed with others. In one transaction they stay locked as long as those."""
+    def _part_with(self, connection: Connection, behind: Sequence[Work], works: Sequence[Work]) -> None:
+        """Give back those of the rows that must wait for others; where that fails, hold none of them."""
         strategy = self.seats.shared.strategy
-        if strategy.one_transaction:
-            return
-        settlements = [(work.delivery.claim, RELEASE) for work in works]
+        parted = False
         try:
+            settlements = [(work.delivery.claim, RELEASE) for work in behind]
             strategy.turn(connection, settlements, 0, self.seats.shared.now())
-        except Exception:
-            connection.close()  # nobody knows of the rows that it holds
-            raise
+            parted = not connection.closed
+        finally:
+            if not parted:
+                for work in works:
+                    strategy.let_go(connection, work.delivery.claim)
+                connection.close()
 
     def _settle_batch(self, connection: Connection, finished: Sequence[Finished], *, look: bool) -> Sequence[Work]:
         """Settle the rows, and claim the next where asked; where that is refused, each by itself."""

@@ -127,7 +127,12 @@ class BatchesContract(Contract):
     ) -> None:
         queue = created(broker, held_by(strategy, KeyedJob))
         batches: list[Any] = []
-        queue.handler(batch=4, by_key=True)(batches.append)
+
+        @queue.handler(batch=4, by_key=True)
+        def work(messages: list[str], deliveries: list[Delivery]) -> None:
+            batches.append(messages)
+            assert [delivery.attempt for delivery in deliveries] == [1] * len(messages)
+
         for number, key in enumerate(["a", "a", "b", None, None, "a", "b", "a"]):
             queue.enqueue(f"{key}{number}", key=key)
         drain(broker)
