@@ -1,7 +1,7 @@
 """Tells observers what happens; costs one test of a flag where nobody observes."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -12,12 +12,17 @@ from sqlqueue.observer import Event, Observer
 log = logging.getLogger("sqlqueue")
 
 
+def _nobody_waits() -> None: ...
+
+
 @attrs.define(eq=False)
 class Notices:
-    """One queue's line to the observers. An observer that fails is logged and never stops the consumer."""
+    """One queue's line to the observers, and to those who wait for its dead letters. An observer that fails is logged
+    and never stops the consumer."""
 
     queue: str
     observers: Sequence[Observer] = ()
+    dead_lettered: Callable[[], None] = _nobody_waits
 
     def tell(
         self, kind: str, delivery: Delivery | None = None, *, seconds: float | None = None, detail: Any = None

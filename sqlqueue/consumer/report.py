@@ -27,6 +27,8 @@ class Report:
             self.released += 1
         else:
             self.settled += 1
+        if one.verdict.settlement.move is Move.DEAD_LETTER and not gone:
+            self.notices.dead_lettered()
         self._log(one)
         kind = "gone" if gone else one.verdict.kind
         self.notices.tell(kind, one.work.delivery, seconds=one.seconds, detail=one.verdict.problem)

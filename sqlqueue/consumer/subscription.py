@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from sqlqueue.column import Role
@@ -31,7 +32,6 @@ from sqlqueue.consumer.pumping import Pumping
 from sqlqueue.consumer.seats import Seats
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
-from sqlqueue.consumer.waking import waking
 from sqlqueue.dialect import Connection, Hint
 from sqlqueue.handler import Handler
 from sqlqueue.observer import Observer
@@ -57,7 +57,9 @@ class Subscription:
     ) -> None:
         check_served(queue.broker.dialect, queue.spec)
         self.queue, self.handler = queue, handler
-        self.notices = Notices(queue.name, [*observers, *waking(queue.broker, handler.dead_letter)])
+        self.notices = Notices(queue.name, observers)
+        if handler.dead_letter is not None:
+            self.notices.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
         self._call = wrap(queue.name, caller(handler))
         self._turning: Turning | None = None
