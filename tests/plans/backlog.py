@@ -5,7 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 from sqlqueue import Broker, Queue, Role
+from sqlqueue.consumer.claiming import words_of
+from sqlqueue.destination import Destination
+from sqlqueue.parking import Parking
 from sqlqueue.sql import Call
+from sqlqueue.strategies.base import Move, Settlement
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, KeptJob, RankedJob
@@ -66,6 +70,19 @@ def calls_of_a_look(queue: Queue) -> tuple[Call, Call]:
     assert ahead.due == holder.clock.now() + timedelta(hours=1)
     claim, look = overheard.calls
     return claim, look
+
+
+def calls_of_dead_letters(queue: Queue, destination: Destination) -> list[Call]:
+    """Those that move the ten rows that are due, and the one that puts ten parked rows back to work."""
+    holder = Holder(queue, most=16, dead_letter=destination)
+    claims = holder.claim(DUE)
+    assert len(claims) == DUE
+    with queue.broker.pool.connection() as connection:
+        overheard: Any = Overheard(connection)
+        dead = Settlement(Move.DEAD_LETTER, error="no")
+        holder.lease.turn(overheard, [(claim, dead) for claim in claims], 0, holder.clock.now())
+    parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
+    return [*overheard.calls, parking.requeue(row.id for row in queue.parked(limit=DUE))]
 
 
 def calls_of_a_seat(queue: Queue, case: Case) -> list[Call]:

@@ -1,7 +1,7 @@
 """A program as users write it, under `mypy --strict`: what they may say must pass, and nothing needs an ignore."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,6 +20,7 @@ from sqlqueue import (
     Health,
     JsonCodec,
     Outcome,
+    ParkedRow,
     Queue,
     Retry,
     Role,
@@ -50,6 +51,15 @@ class InvoiceJob:
     error: str | None = column.error()
     in_work: bool = column.running()
     source: str = "web"
+
+
+@table("undeliverable")
+class Undeliverable:
+    """Where letters go that nobody can deliver."""
+
+    id: UUID = column.id()
+    locked_until: datetime | None = column.lease()
+    address: str
 
 
 @table("letters", clock=ManualClock(datetime(2030, 1, 1, tzinfo=timezone.utc)))
@@ -119,7 +129,14 @@ def declare(broker: Broker) -> tuple[Queue, Queue, Queue]:
     letters = broker.queue(Letter)
     names = broker.queue(by_hand)
 
-    @invoices.handler(workers=4, by_key=True, prefetch=2, max_attempts=5, retry=lambda attempt, error: attempt * 2.0)
+    @invoices.handler(
+        workers=4,
+        by_key=True,
+        prefetch=2,
+        max_attempts=5,
+        dead_letter="failed",
+        retry=lambda attempt, error: attempt * 2.0,
+    )
     def render(invoice: Invoice, delivery: Delivery) -> Outcome:
         if delivery.lost or not invoice.number:
             return Drop("nobody waits for it")
@@ -127,7 +144,7 @@ def declare(broker: Broker) -> tuple[Queue, Queue, Queue]:
             return Retry(timedelta(milliseconds=1))
         return None if invoice.cents >= 0 else DeadLetter("a negative sum")
 
-    @letters.handler(batch=10)
+    @letters.handler(batch=10, retry={OSError: 5, LookupError: None}, dead_letter=Undeliverable)
     def post(posted: list[Letter], deliveries: list[Delivery]) -> list[Outcome]:
         pages: int = sum(letter.pages for letter in posted)
         assert pages
@@ -165,6 +182,9 @@ def main(url: str) -> None:
             health: Health = consumer.health()
             assert health.ok
         assert stopped.abandoned == 0
+        left: Sequence[ParkedRow] = invoices.parked(limit=5)
+        again: int = invoices.requeue(row.id for row in left)
+        assert again == len(left)
         assert "acknowledged" in counting.kinds
 
 
