@@ -12,8 +12,6 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-import attrs
-
 from sqlqueue.consumer.batch_seat import BatchSeat
 from sqlqueue.consumer.bell import Bell
 from sqlqueue.consumer.budget import BudgetSpent
@@ -24,6 +22,7 @@ from sqlqueue.consumer.in_hand import InHand
 from sqlqueue.consumer.inbox import LONGEST
 from sqlqueue.consumer.keeping import Keeping
 from sqlqueue.consumer.keys import Keys
+from sqlqueue.consumer.looks import Look, Looks
 from sqlqueue.consumer.outage import Outage
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.report import Report
@@ -31,21 +30,13 @@ from sqlqueue.consumer.seat import Seat
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Workers
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.strategies.base import NOBODY, Ahead, Move, PassOver, Settlement
+from sqlqueue.strategies.base import NOBODY, Ahead, Move, Settlement
 
 #: Seconds to wait for one of the pool's connections.
 PATIENCE = 10.0
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0
-
-
-@attrs.frozen(eq=False)
-class Look:
-    """A look that has begun: the wake-ups that it sees, and the rows that it leaves alone."""
-
-    wakes: int
-    pass_over: PassOver
 
 
 class Seats:
@@ -64,10 +55,7 @@ class Seats:
         self._workers = Workers(shared.queue, workers)
         self._lock = Lock()
         self._bell = Bell()
-        self._looking: Seat | None = None
-        self._wakes, self._looked = 0, -1
-        self._last_look: Look | None = None
-        self._engaged: set[Seat] = set()  # from a row found to the end of the look behind its settlement
+        self._looks = Looks()
         self.in_hand = InHand()
         self._stopping = self._giving_up = False
         self.keeping: Keeping | None = None
@@ -81,7 +69,7 @@ class Seats:
 
     def wake(self) -> None:
         with self._lock:  # decided: the next look comes now
-            self._wakes += 1
+            self._looks.wake()
             self._pace.wake(monotonic())
             self._bell.ring()
 
@@ -112,7 +100,7 @@ class Seats:
 
     @property
     def idle(self) -> bool:
-        return not self.held and not self._engaged and not self._looking and self._looked == self._wakes
+        return not self.held and self._looks.at_rest
 
     @property
     def held(self) -> int:
@@ -138,9 +126,10 @@ class Seats:
         """Wait until this worker is the one to look; False where it is to end."""
         while not self.stopping:
             with self._lock:  # decided: who looks
-                wait = None if self._looking else self._pace.wait(monotonic())
+                taken = self._looks.looker is not None
+                wait = None if taken else self._pace.wait(monotonic())
                 if wait == 0.0:
-                    self._looking = seat
+                    self._looks.looker = seat
                     return True
                 self._bell.rests()
             self._bell.wait(min(wait, LONGEST) if wait is not None else LONGEST)
@@ -159,8 +148,7 @@ class Seats:
     def begin_look(self) -> Look:
         with self._lock:  # decided: what this look knows
             self._pace.begin(monotonic())
-            self._last_look = Look(self._wakes, self._keys.pass_over() if self._keys else NOBODY)
-            return self._last_look
+            return self._looks.begin(self._keys.pass_over() if self._keys else NOBODY)
 
     def free_keys(self, unfinished: Callable[[Any], bool]) -> None:
         if self._freeing is not None:
@@ -176,8 +164,7 @@ class Seats:
                 for one in (work, *others):
                     self._keys.claimed(one)
             self._pace.full(monotonic())
-            self._engaged.add(seat)
-            self._looking = None if self._looking is seat else self._looking
+            self._looks.found(seat)
             self._bell.ring()
         self._works_again()
         self.shared.runner.notices.tell("claimed", work.delivery)
@@ -185,29 +172,27 @@ class Seats:
             self.shared.runner.notices.tell("claimed", other.delivery)
 
     def found_nothing(self, ahead: Ahead, look: Look, seat: Seat) -> None:
-        with self._lock:  # decided: when somebody looks again; a look that began later knows better
-            self._engaged.discard(seat)
-            if look is self._last_look:
+        with self._lock:  # decided: when somebody looks again
+            if self._looks.found_nothing(seat, look):
                 due_in = self._horizon.due_in(ahead, self.shared.now())
                 now = monotonic()
                 self._pace.short(now, due_in=due_in, hidden=ahead.hidden, certain=self.shared.certain())
                 if self._pace.wait(now) != 0.0:
-                    self._looked = look.wakes
+                    self._looks.saw_all(look)
         self._works_again()
         self.shared.runner.notices.tell("looked")
 
     def more(self) -> None:
         """A seat gave its connection up although there may be more rows."""
         with self._lock:  # decided: the next look comes now
-            self._looked = -1
+            self._looks.forget()
             self._pace.wake(monotonic())
 
     def _rest(self, seat: Seat) -> None:
         """A worker is done, whatever it found."""
         with self._lock:  # decided: who looks next
-            self._engaged.discard(seat)
-            self._looking = None if self._looking is seat else self._looking
-            if self._looking is None and self._pace.wait(monotonic()) == 0.0:
+            self._looks.rests(seat)
+            if self._looks.looker is None and self._pace.wait(monotonic()) == 0.0:
                 self._bell.ring()
         if self.on_idle is not None and self.idle:
             self.on_idle()
@@ -283,7 +268,7 @@ class Seats:
         with self._lock:  # decided: when the next try is; those that fail together fail once
             if self.outage.lasts and self._pace.held_back(monotonic()) and trouble is not Trouble.CLOSED:
                 return
-            self._looked = -1
+            self._looks.forget()
             permanent = trouble is Trouble.PERMANENT
             pause = self._pace.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
         self.outage.begin(trouble, error, pause)
