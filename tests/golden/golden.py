@@ -96,6 +96,7 @@ CASES = (
         "dead_letter_table_by_function",
         without_lease(FullJob, advisory_lock="accounts-{id}"),
         ByFunction,
+        group="mail",
         dead_letter=DeadJob,
     ),
     Case("parked", FullJob, None, group="mail", parked=True),
