@@ -80,6 +80,15 @@ class AfterCommit(SQLQueueError):  # noqa: N818 - named by what happened
         self.results = results
 
 
+@attrs.frozen
+class TakenBack:
+    """How a connection came back from a handler. `problem`: what that did which must not be, such as to end the
+    transaction, in words. `last`: whether no other delivery may have it."""
+
+    problem: str | None = None
+    last: bool = False
+
+
 class Session(Connection, Protocol):
     """A connection whose transaction, and whose locks, last from one use to the next: what a delivery may hold.
 
@@ -103,9 +112,9 @@ class Session(Connection, Protocol):
         is None, that is open. Our limit on a statement's time does not hold for the handler's."""
         ...
 
-    def take_back(self) -> str | None:
+    def take_back(self) -> TakenBack:
         """The handler is done with it: what it still does with the driver's connection raises, as far as the driver
-        lets us. What it did that must not be, such as to end the transaction, in words; None where all is well."""
+        lets us."""
         ...
 
 

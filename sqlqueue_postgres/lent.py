@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import psycopg
 
+from sqlqueue.connection import TakenBack
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Begin, Call, Statement, Step
@@ -65,14 +66,15 @@ class LentConnection:
         self._factories = self.driver.row_factory, self.driver.cursor_factory
         return self.driver
 
-    def take_back(self) -> str | None:
+    def take_back(self) -> TakenBack:
         free = self.driver.lock.acquire(blocking=False)
         if not free:
             self.driver.close()
-            return IN_USE
+            return TakenBack(IN_USE, last=True)
         self.driver.lock.release()
         self.driver.row_factory, self.driver.cursor_factory = self._factories
-        return problem_of(self.driver)
+        problem = problem_of(self.driver)
+        return TakenBack(problem, last=problem is not None)
 
     def close(self) -> None:
         self.driver.close()

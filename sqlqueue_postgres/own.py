@@ -7,7 +7,7 @@ import attrs
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from sqlqueue.connection import AfterCommit
+from sqlqueue.connection import AfterCommit, TakenBack
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Begin, Call, Commit, Statement, Step
@@ -80,10 +80,11 @@ class OwnConnection:
         self._handed = Handed(self.driver)
         return self._handed.connection
 
-    def take_back(self) -> str | None:
+    def take_back(self) -> TakenBack:
         assert self._handed is not None, "nothing was lent"
         handed, self._handed = self._handed, None
-        return handed.take_back()
+        problem = handed.take_back()
+        return TakenBack(problem, last=problem is not None)
 
     def close(self) -> None:
         self.driver.close()

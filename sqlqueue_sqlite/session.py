@@ -6,11 +6,13 @@ While it is open it has SQLite's one write lock, so nobody else writes, here or 
 import gc
 import sqlite3
 import sys
+import threading
 from collections.abc import Sequence
 from functools import partial
+from types import FrameType
 from typing import Any
 
-from sqlqueue.connection import AfterCommit
+from sqlqueue.connection import AfterCommit, TakenBack
 from sqlqueue.dialect import Row
 from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step
 from sqlqueue_sqlite.connection import PooledConnection
@@ -23,7 +25,7 @@ ENDED = (
     "outcome to do"
 )
 CLOSED = "it closed its delivery's connection"
-IN_USE = "something still refers to its delivery's connection after it returned"
+IN_USE = "a thread still uses its delivery's connection after it returned"
 
 
 class SessionConnection(PooledConnection):
@@ -68,18 +70,19 @@ class SessionConnection(PooledConnection):
         self._referred = sys.getrefcount(self.driver)
         return self.driver
 
-    def take_back(self) -> str | None:
-        """A connection that something of the handler's keeps is closed when it goes back, so that later use raises."""
+    def take_back(self) -> TakenBack:
+        """SQLite cannot cut a connection off. One that something of the handler's keeps is closed when it goes back, so
+        that later use raises."""
         self._gate.take_back()
         try:
             inside = self.driver.in_transaction
         except sqlite3.ProgrammingError:
             self.spoiled = True
-            return CLOSED
-        if self._is_kept():
-            self._kept = True
-            return IN_USE
-        return None if inside else ENDED
+            return TakenBack(CLOSED, last=True)
+        self._kept = self._is_kept()
+        if self._kept and in_use_elsewhere(self.driver):
+            return TakenBack(IN_USE, last=True)
+        return TakenBack(None if inside else ENDED, last=self._kept or not inside)
 
     def _is_kept(self) -> bool:
         """Whether more refers to the connection than before; cursors in a cycle wait for the collector."""
@@ -123,3 +126,24 @@ class SessionConnection(PooledConnection):
         if self._inside:
             self._inside = False
             self._gate.leave()
+
+
+def in_use_elsewhere(driver: sqlite3.Connection) -> bool:
+    """Whether a function that another thread is in holds the connection, or a cursor of it, in a variable of its own or
+    of an object in one. What is merely kept, such as by an error in a log, is not used."""
+    mine = threading.get_ident()
+    for thread, frame in sys._current_frames().items():
+        function: FrameType | None = None if thread == mine else frame
+        while function is not None:
+            if any(_holds(value, driver) for value in tuple(function.f_locals.values())):
+                return True
+            function = function.f_back
+    return False
+
+
+def _holds(value: object, driver: sqlite3.Connection) -> bool:
+    try:
+        inside = (value, *tuple(getattr(value, "__dict__", {}).values()))
+    except Exception:  # noqa: BLE001 - another thread's variable, such as a proxy, may raise anything
+        return False
+    return any(one is driver or (isinstance(one, sqlite3.Cursor) and one.connection is driver) for one in inside)

@@ -37,10 +37,10 @@ class Transaction:
         return driver
 
     def take_back(self) -> str | None:
-        """As `Session.take_back`. With a problem it was the connection's `last` delivery."""
-        problem = self._session.take_back()
-        self.last = problem is not None
-        return problem
+        """As `Session.take_back`, the problem alone: whether it was the connection's last delivery stays in `last`."""
+        back = self._session.take_back()
+        self.last = back.last
+        return back.problem
 
     def undo(self) -> bool:
         """Undo what the handler wrote. Whether the row is still held: under a row lock it is not, where the handler

@@ -2,6 +2,7 @@
 
 import sqlite3
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,22 +27,63 @@ def queue_of(broker: Broker, strategy: str) -> Queue:
 
 
 @pytest.mark.parametrize("strategy", SEATED)
-def test_what_a_handler_kept_of_a_sqlite_connection_is_closed_and_nothing_is_acknowledged(
-    sqlite_database: Database, strategy: str
-) -> None:
-    """SUITE 113"""
+def test_what_a_handler_kept_of_a_sqlite_connection_is_closed(sqlite_database: Database, strategy: str) -> None:
+    """SUITE 113: the row is acknowledged, for nobody used what was kept."""
     kept: list[Any] = []
     with Broker(sqlite_database.url, poll_interval=60.0) as broker:
         queue = queue_of(broker, strategy)
-        queue.handler(transactional=True, retry=None)(lambda message, delivery: kept.append(delivery.connection))
+
+        @queue.handler(transactional=True)
+        def handle(message: Any, delivery: Delivery) -> None:
+            kept.extend([delivery.connection, delivery.connection.execute("SELECT 1")])
+
+        queue.enqueue_many(["one", "two"])
+        drain(broker)
+        for one in kept:
+            with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+                one.execute("SELECT 1")
+        assert kept[0] is not kept[2]
+        kept.clear()  # SQLite itself closes the file when the last statement of it is gone
+    assert sqlite_database.execute("SELECT count(*) FROM full_jobs WHERE done_at IS NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("strategy", SEATED)
+@pytest.mark.parametrize("held", ["connection", "cursor", "attribute"])
+def test_a_sqlite_connection_that_a_thread_still_uses_acknowledges_nothing(
+    sqlite_database: Database, strategy: str, held: str
+) -> None:
+    """SUITE 113"""
+    sqlite_database.execute(NOTES)
+    over, began = Event(), Event()
+    threads: list[Thread] = []
+
+    def use(connection: Any) -> None:
+        own = SimpleNamespace(cursor=connection) if held == "attribute" else connection
+        del connection
+        began.set()
+        assert over.wait(LIMIT)
+        del own
+
+    with Broker(sqlite_database.url, poll_interval=60.0) as broker:
+        queue = queue_of(broker, strategy)
+
+        @queue.handler(transactional=True, retry=None)
+        def handle(message: Any, delivery: Delivery) -> None:
+            delivery.connection.execute("INSERT INTO notes VALUES ('late')")
+            given = delivery.connection.cursor() if held == "cursor" else delivery.connection
+            threads.append(Thread(target=use, args=(given,)))
+            threads[0].start()
+            assert began.wait(LIMIT)
+
         queue.enqueue("one")
         consumer, recorder = recorded(broker)
         with consumer:
             recorder.wait_for("parked")
-        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-            kept[0].execute("SELECT 1")
+            over.set()
+            threads[0].join(LIMIT)
     ((error,),) = sqlite_database.execute("SELECT error FROM full_jobs")
-    assert "something still refers to its delivery's connection after it returned" in error
+    assert "a thread still uses its delivery's connection after it returned" in error
+    assert sqlite_database.execute("SELECT count(*) FROM notes") == [(0,)]
 
 
 @pytest.mark.parametrize("strategy", SEATED)
