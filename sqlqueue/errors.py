@@ -42,7 +42,7 @@ class DecodeError(SQLQueueError):
 
 class PublishError(SQLQueueError):
     """A publisher could not confirm every message. `unconfirmed`: by their place in what was to be published, from 0,
-    why not."""
+    why not; where it is empty, none was confirmed."""
 
     def __init__(self, text: str, unconfirmed: Mapping[int, str] = MappingProxyType({})) -> None:
         super().__init__(text)
@@ -55,3 +55,7 @@ class BrokerClosed(SQLQueueError):
 
 class DialectNotFound(SQLQueueError):
     """No installed package serves the URL's scheme or the pool's type."""
+
+
+class PublisherNotFound(SQLQueueError):
+    """No installed package publishes to the URL's scheme."""

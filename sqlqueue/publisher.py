@@ -33,8 +33,9 @@ class Publisher(Protocol):
     def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Send the messages, those of one key in their order, and return when the target has confirmed all of them.
 
-        Raises `PublishError`, with those in its `unconfirmed` that were not confirmed; what is not there was. Bounded
-        in time. Messages that were not confirmed may have arrived all the same.
+        Raises `PublishError`, with those in its `unconfirmed` that were not confirmed; what is not there was, unless it
+        is empty: then none was. Nothing is sent behind a message of its key that is known to have failed. Bounded in
+        time. Messages that were not confirmed may have arrived all the same.
         """
         ...
 

@@ -23,10 +23,12 @@ from tests.contract import (
     test_parked,
     test_policies,
     test_pool,
+    test_relays,
     test_row_mode,
     test_schema,
     test_settling,
     test_tokens,
+    test_transactional,
 )
 
 MODULES = (
@@ -48,10 +50,12 @@ MODULES = (
     test_parked,
     test_policies,
     test_pool,
+    test_relays,
     test_row_mode,
     test_schema,
     test_settling,
     test_tokens,
+    test_transactional,
 )
 
 
