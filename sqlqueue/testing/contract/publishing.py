@@ -89,6 +89,23 @@ class PublishingContract(Contract):
         assert (parked.attempt, len(bus.calls)) == (3, 3)
         assert "memory://bus: 1 of 1 not confirmed" in error
 
+    def test_a_message_without_a_destination_fails_where_the_target_needs_one(
+        self, database: Database, broker: Broker, strategy: str, bus: MemoryPublisher
+    ) -> None:
+        queue = created(broker, held_by(strategy, KeptJob))
+
+        @queue.handler(reply_to=bus, retry=None)
+        def handle(destination: str | None) -> OutgoingMessage:
+            return OutgoingMessage(payload=b"x", destination=destination)
+
+        bus.refuse(lambda message: message.destination is None)
+        for destination in ("orders", None):
+            queue.enqueue(destination)
+        drain(broker)
+        assert [message.destination for message in bus.messages] == ["orders"]
+        rows = shown(database, queue, "done_at", "error")
+        assert [(done is not None, error is not None) for done, error in rows] == [(True, False), (False, True)]
+
     def test_what_a_transactional_handler_wrote_is_undone_where_the_publish_fails(
         self, database: Database, broker: Broker, strategy: str, clock: ManualClock, bus: MemoryPublisher
     ) -> None:
