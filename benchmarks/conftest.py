@@ -13,6 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("sqlqueue benchmarks")
     group.addoption("--scale", type=float, default=1.0, help="rows of each benchmark, as a share of the usual (1)")
     group.addoption("--memory-rows", type=int, default=200_000, help="rows that the memory benchmark works (200000)")
+    group.addoption("--publish-to", action="append", default=[], help="a target's URL for the relays (more: again)")
     group.addoption("--idle-seconds", type=float, default=10.0, help="how long an idle consumer is watched (10)")
 
 

@@ -19,6 +19,7 @@ from sqlqueue.errors import (
     EncodeError,
     LeaseLost,
     PoolTooSmall,
+    PublisherNotFound,
     PublishError,
     SchemaError,
     SQLQueueError,
@@ -27,6 +28,7 @@ from sqlqueue.errors import (
 from sqlqueue.locks import AdvisoryLock
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
 from sqlqueue.parking import ParkedRow
+from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.table import table
@@ -54,9 +56,12 @@ __all__ = [
     "JsonCodec",
     "LeaseLost",
     "Outcome",
+    "OutgoingMessage",
     "ParkedRow",
     "PoolTooSmall",
     "PublishError",
+    "Publisher",
+    "PublisherNotFound",
     "Queue",
     "QueueHealth",
     "Retry",

@@ -14,7 +14,8 @@ from sqlqueue.destination import Destination
 from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
-from sqlqueue.plugins import dialect_for, manager
+from sqlqueue.plugins import dialect_for, manager, publisher_for
+from sqlqueue.publisher import Publisher
 from sqlqueue.queue import Queue
 from sqlqueue.schema import ddl_statements
 from sqlqueue.spec import TableSpec, spec_of
@@ -68,6 +69,7 @@ class Broker:
         # By process: in a forked child the parent's have no threads.
         self._listeners: dict[int, dict[Listener, Callable[[], None]]] = {}
         self._pools: dict[int, Pool] = {}
+        self._publishers: dict[tuple[int, str], Publisher] = {}
 
     def __repr__(self) -> str:
         return f"<Broker {self.dialect.source}>"
@@ -125,11 +127,28 @@ class Broker:
             )
         return adopted
 
+    def publisher(self, url: str) -> Publisher:
+        """The publisher to a URL, such as `kafka://…`, which this process opens once and `close()` closes.
+
+        It connects at its first use. Raises `BrokerClosed`, `PublisherNotFound` where nothing installed serves the URL,
+        with the extra to install, and `DeclarationError` for a URL that says something wrong.
+        """
+        if self.closed:
+            raise BrokerClosed(f"{self!r} is closed")
+        with self._lock:  # two threads that ask at once must get one
+            place = (os.getpid(), url)
+            if place not in self._publishers:
+                self._publishers[place] = publisher_for(url)
+            return self._publishers[place]
+
     def close(self) -> None:
-        """Close the connections that the broker opened. A pool of the user's stays open. May be called twice."""
+        """Close the connections and publishers that the broker opened. A pool of the user's stays open. May be called
+        twice."""
         self.closed = True
         for let_go in tuple(self._listeners.get(os.getpid(), {}).values()):
             let_go()
+        for place in [place for place in self._publishers if place[0] == os.getpid()]:
+            self._publishers.pop(place).close()
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()

@@ -1,5 +1,8 @@
 """Every error that sqlqueue raises itself; a driver's errors pass through unchanged."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 
 class SQLQueueError(Exception):
     """The base of sqlqueue's own errors."""
@@ -38,7 +41,12 @@ class DecodeError(SQLQueueError):
 
 
 class PublishError(SQLQueueError):
-    """A publisher could not confirm a message."""
+    """A publisher could not confirm every message. `unconfirmed`: by their place in what was to be published, from 0,
+    why not; where it is empty, none was confirmed."""
+
+    def __init__(self, text: str, unconfirmed: Mapping[int, str] = MappingProxyType({})) -> None:
+        super().__init__(text)
+        self.unconfirmed = unconfirmed
 
 
 class BrokerClosed(SQLQueueError):
@@ -47,3 +55,7 @@ class BrokerClosed(SQLQueueError):
 
 class DialectNotFound(SQLQueueError):
     """No installed package serves the URL's scheme or the pool's type."""
+
+
+class PublisherNotFound(SQLQueueError):
+    """No installed package publishes to the URL's scheme."""

@@ -11,7 +11,8 @@ from sqlqueue.clock import HostClock, later, seconds
 from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
 from sqlqueue.destination import Destination, matches
-from sqlqueue.errors import DeclarationError, Unsupported
+from sqlqueue.errors import DeclarationError
+from sqlqueue.publisher import Publisher
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
 from sqlqueue.spec import TableSpec
 
@@ -27,6 +28,7 @@ class Handler:
     """A registered handler.
 
     `kind` is the annotated type of its message, Any where there is none; with a `batch`, of each of its messages.
+    `reply_to`: where what it returns is published, a URL of its broker's or a publisher; None where it does not reply.
     Seconds: `lease`, `poll_interval`.
     """
 
@@ -45,6 +47,7 @@ class Handler:
     lease: float
     poll_interval: float
     batch: int | None = None
+    reply_to: Publisher | str | None = None
 
 
 def whole(value: Any, what: str, least: int) -> int:
@@ -79,11 +82,13 @@ def some_seconds(value: Any, what: str, effect: str) -> float:
     return taken
 
 
-def refuse_unserved(**options: Any) -> None:
-    """`Unsupported` for a handler option that this release does not serve yet."""
-    for name, value in options.items():
-        if value:
-            raise Unsupported(f"handler({name}={value!r}) is not served by this release; leave it out")
+def check_publisher(given: Any) -> None:
+    """`DeclarationError` for what nothing can be published with."""
+    if not all(callable(getattr(given, name, None)) for name in ("publish", "close")):
+        raise DeclarationError(
+            f"reply_to={given!r} is no publisher; give a URL, or an object with publish(messages) and close(), which a "
+            "queue has as sqlqueue.relay.QueuePublisher(queue)"
+        )
 
 
 def refuse_transactional_batch(batch: Any, transactional: Any) -> None:
@@ -109,6 +114,7 @@ def make_handler(
     on_decode_error: Any,
     lease: Any,
     poll_interval: Any,
+    reply_to: Publisher | str | None,
 ) -> Handler:
     """Check a handler's function and settings against its table; `DeclarationError` for what cannot work."""
     name = getattr(function, "__qualname__", None) or repr(function)
@@ -142,6 +148,7 @@ def make_handler(
         lease=lease_seconds(lease),
         poll_interval=poll_seconds(poll_interval),
         batch=batch,
+        reply_to=reply_to,
     )
 
 

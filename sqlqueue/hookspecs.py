@@ -6,6 +6,7 @@ from typing import Any
 import pluggy
 
 from sqlqueue.dialect import Dialect
+from sqlqueue.publisher import Publisher
 
 PROJECT = "sqlqueue"
 
@@ -19,6 +20,12 @@ def sqlqueue_dialect(source: Any) -> Dialect | None:
 
     Must not connect.
     """
+
+
+@hookspec(firstresult=True)
+def sqlqueue_publisher(url: str) -> Publisher | None:
+    """The publisher to a URL; None where it is not this plugin's. Must not connect. Raises `DeclarationError` for a URL
+    that cannot be one of its own."""
 
 
 @hookspec(firstresult=True)

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -11,10 +11,14 @@ import pluggy
 
 from sqlqueue import hookspecs
 from sqlqueue.dialect import Dialect
-from sqlqueue.errors import DialectNotFound
+from sqlqueue.errors import DialectNotFound, PublisherNotFound
+from sqlqueue.publisher import Publisher
 
 #: Entry points named by URL scheme, for dialects.
 GROUP = hookspecs.PROJECT
+
+#: Entry points named by URL scheme, for what relays send to.
+PUBLISHERS = "sqlqueue.publishers"
 
 #: Entry points named by the module that a program has imported where it needs them.
 INTEGRATIONS = "sqlqueue.integrations"
@@ -49,37 +53,69 @@ def _integrations() -> Sequence[EntryPoint]:
 def dialect_for(source: Any) -> Dialect:
     """The dialect that serves a URL or a pool; `DialectNotFound` names what there is."""
     scheme, _, rest = source.partition(":") if isinstance(source, str) else ("", "", "")
-    names = sorted({entry.name for entry in entry_points(group=GROUP)})
+    names = _names(GROUP)
     if isinstance(source, str) and not rest:
         shown = "a list of settings" if "=" in source else repr(source)  # they hold passwords
         raise DialectNotFound(f"{shown} is no database URL; it begins with one of: {_schemes(names)}")
     wanted = [scheme] if isinstance(source, str) else names
-    troubles = _load(wanted)
+    troubles = _load(GROUP, wanted)
     found: Dialect | None = manager().hook.sqlqueue_dialect(source=source)
     if found is not None:
         return found
     kind = f"{type(source).__module__}.{type(source).__qualname__}"
     given = f"the URL scheme {scheme!r}" if scheme else f"{kind}, which should be a URL as text or a driver's pool"
-    trouble = "".join(f"; {name}: {error}" for name, error in troubles.items())
-    raise DialectNotFound(f"nothing installed serves {given}; installed are: {_schemes(names)}{trouble}")
+    raise DialectNotFound(f"nothing installed serves {given}; installed are: {_schemes(names)}{_told(troubles)}")
+
+
+def publisher_for(url: Any) -> Publisher:
+    """A new publisher to a URL, which connects at its first use; `PublisherNotFound` names what there is."""
+    scheme, found, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
+    names = _names(PUBLISHERS)
+    if not found:
+        shown = "the text" if set(str(url)) & set(":@=") else repr(url)  # it may hold a password
+        raise PublisherNotFound(f"{shown} is no publisher's URL; it begins with one of: {_schemes(names)}")
+    troubles = _load(PUBLISHERS, [scheme])
+    publisher: Publisher | None = None
+    try:
+        publisher = manager().hook.sqlqueue_publisher(url=url)
+    except ImportError as error:  # of a plugin that imports its client library where it needs it
+        troubles |= {entry.name: _missing(entry, error) for entry in entry_points(group=PUBLISHERS, name=scheme)}
+    if publisher is not None:
+        return publisher
+    raise PublisherNotFound(
+        f"nothing installed publishes to the URL scheme {scheme!r}; installed are: {_schemes(names)}{_told(troubles)}"
+    )
+
+
+def _names(group: str) -> list[str]:
+    return sorted({entry.name for entry in entry_points(group=group)})
+
+
+def _told(troubles: Mapping[str, str]) -> str:
+    return "".join(f"; {name}: {error}" for name, error in troubles.items())
+
+
+def _missing(entry: EntryPoint, error: ImportError) -> str:
+    """What is missing, with the extra that brings it, which is named as the plugin's module."""
+    extra = entry.module.rpartition(".")[2].removeprefix("sqlqueue_")
+    return f"{error} (pip install 'sqlqueue[{extra}]')"
 
 
 def _schemes(names: list[str]) -> str:
     return ", ".join(f"{name}://" for name in names) or "none"
 
 
-def _load(names: list[str]) -> dict[str, str]:
-    """Register the entry points of these names; what could not be imported, and why."""
+def _load(group: str, names: list[str]) -> dict[str, str]:
+    """Register a group's entry points of these names; what could not be imported, and why."""
     troubles: dict[str, str] = {}
     plugins = manager()
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=group):
         if entry.name not in names:
             continue
         try:
             plugin = entry.load()
         except ImportError as error:
-            extra = entry.value.removeprefix("sqlqueue_")
-            troubles[entry.name] = f"{error} (pip install 'sqlqueue[{extra}]')"
+            troubles[entry.name] = _missing(entry, error)
             continue
         if not plugins.is_registered(plugin):
             plugins.register(plugin)

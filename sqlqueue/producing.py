@@ -61,9 +61,10 @@ class RowMaker:
         priority: float | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The row's values by field, and by `delay`."""
-        row = self._fields(message) if self._is_row(message) else self._wrap(message)
+        row = {**(self._fields(message) if self._is_row(message) else self._wrap(message)), **(fields or {})}
         if headers is not None:
             self._put(row, Role.HEADERS, encode_headers(headers), "headers")
         if key is not None:

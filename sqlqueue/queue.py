@@ -13,9 +13,10 @@ from sqlqueue.column import Role
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, make_handler, refuse_transactional_batch, refuse_unserved
+from sqlqueue.handler import Handler, check_publisher, make_handler, refuse_transactional_batch
 from sqlqueue.parking import HasParkedRows
 from sqlqueue.producing import RowMaker
+from sqlqueue.publisher import Publisher
 from sqlqueue.rows import payload_decoder
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement
@@ -75,10 +76,8 @@ class Queue(HasParkedRows):
         option whose column the table lacks, `ValueError` for a bad time, and the driver's error where the insert fails.
         """
         self._open()
-        row = self._rows.row(message, key=key, headers=headers, priority=priority, delay=delay, at=at)
-        if on_conflict not in ("error", "ignore"):
-            raise ValueError(f"on_conflict is {on_conflict!r}; give 'error' or 'ignore'")
-        calls = [Call(self._inserts[on_conflict], self._rows.named(row)), *self.broker.notifications(self)]
+        options = {"key": key, "headers": headers, "priority": priority, "delay": delay, "at": at}
+        calls = [self.insertion(message, on_conflict=on_conflict, **options), *self.broker.notifications(self)]
         if connection is not None:
             rows = self.broker.adopt(connection).run(calls)[0]
             self.broker.wake_after_commit(connection, self._wake)
@@ -90,6 +89,14 @@ class Queue(HasParkedRows):
             return None
         decode = self._id_decoder
         return rows[0][0] if decode is None else decode(rows[0][0])
+
+    def insertion(self, message: Any, *, on_conflict: Conflict = "error", **options: Any) -> Call:
+        """The statement that `enqueue` runs, for those who run it with others. `options`: those of `enqueue`, and
+        `fields`, values of the row by field."""
+        row = self._rows.row(message, **options)
+        if on_conflict not in ("error", "ignore"):
+            raise ValueError(f"on_conflict is {on_conflict!r}; give 'error' or 'ignore'")
+        return Call(self._inserts[on_conflict], self._rows.named(row))
 
     def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
         """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
@@ -197,7 +204,7 @@ class Queue(HasParkedRows):
         on_decode_error: Any = ...,
         lease: Duration | None = None,
         poll_interval: Duration | None = None,
-        reply_to: Any = None,
+        reply_to: Publisher | str | None = None,
     ) -> Callable[[F], F]: ...
     def handler(
         self,
@@ -214,7 +221,7 @@ class Queue(HasParkedRows):
         on_decode_error: Any = attrs.NOTHING,
         lease: Duration | None = None,
         poll_interval: Duration | None = None,
-        reply_to: Any = None,
+        reply_to: Publisher | str | None = None,
     ) -> Any:
         """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`; with
         a batch as `f(messages)` or `f(messages, deliveries)`.
@@ -232,11 +239,13 @@ class Queue(HasParkedRows):
         `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
         acknowledgement commits with the row's settlement, and that every other outcome undoes.
 
-        Raises `DeclarationError` for what cannot work, `Unsupported` for `reply_to`, which this release does not serve
-        yet.
+        `reply_to`: a publisher, or its URL, to which what the handler returns is published before the row is settled.
+
+        Raises `DeclarationError` for what cannot work, `PublisherNotFound` for a URL that nothing installed serves.
         """
         refuse_transactional_batch(batch, transactional)
-        refuse_unserved(reply_to=reply_to)
+        if reply_to is not None:
+            check_publisher(self.broker.publisher(reply_to) if isinstance(reply_to, str) else reply_to)
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -253,6 +262,7 @@ class Queue(HasParkedRows):
                 on_decode_error=on_decode_error,
                 lease=self.broker.lease if lease is None else lease,
                 poll_interval=self.broker.poll_interval if poll_interval is None else poll_interval,
+                reply_to=reply_to,
             )
             self._register(made)
             return function

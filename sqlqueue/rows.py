@@ -125,10 +125,10 @@ def _payload_reader(
             if takes_none(kind):
                 return None
             raise DecodeError("the payload is NULL, and the handler's annotation does not take None")
-        if raw:
-            return stored if isinstance(stored, bytes) else str(stored).encode()
         if structured:
             stored = json.dumps(stored)
+        if raw:
+            return stored if isinstance(stored, bytes) else str(stored).encode()
         return decode_with(decode_payload, stored, kind)
 
     return read

@@ -68,7 +68,7 @@ class BatchRunner(Runner):
             self.notices.tell("started", delivery)
         began = perf_counter()
         try:
-            outcomes = self._outcomes(self.call(messages, list(deliveries)), len(works))
+            outcomes = one_per_row(self.call(messages, list(deliveries)), len(works))
         except STOPS as stop:
             return released(works, perf_counter() - began, stop)
         except BaseException as error:  # noqa: BLE001 - whatever a handler raises settles its rows
@@ -82,23 +82,6 @@ class BatchRunner(Runner):
             for work, outcome in zip(works, outcomes, strict=True)
         ]
 
-    @staticmethod
-    def _outcomes(returned: Any, count: int) -> Sequence[Any]:
-        """The outcome of each row; raises where the handler did not say what becomes of all of them."""
-        if returned is None:
-            return [None] * count
-        if not isinstance(returned, Sequence) or isinstance(returned, str | bytes):
-            raise ValueError(
-                f"the handler returned {returned!r:.200} for its batch of {count} rows; return None, or a list with "
-                "one outcome per row, and raise an outcome that is meant for all of them"
-            )
-        if len(returned) != count:
-            raise ValueError(
-                f"the handler returned {len(returned)} outcomes for its batch of {count} rows; return None, or a list "
-                "with one outcome per row"
-            )
-        return returned
-
     def _log_batch(self, deliveries: Sequence[Delivery], error: BaseException) -> None:
         if isinstance(error, Retry | Drop | DeadLetter):
             return
@@ -111,6 +94,23 @@ class BatchRunner(Runner):
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
             if isinstance(outcome, BaseException):
                 self._log(delivery, outcome)
+
+
+def one_per_row(returned: Any, count: int, what: str = "outcome") -> Sequence[Any]:
+    """What the handler said of each row; raises where it did not say what becomes of all of them."""
+    if returned is None:
+        return [None] * count
+    if not isinstance(returned, Sequence) or isinstance(returned, str | bytes):
+        raise ValueError(
+            f"the handler returned {returned!r:.200} for its batch of {count} rows; return None, or a list with "
+            f"one {what} per row, and raise an outcome that is meant for all of them"
+        )
+    if len(returned) != count:
+        raise ValueError(
+            f"the handler returned {len(returned)} {what}s for its batch of {count} rows; return None, or a list "
+            f"with one {what} per row"
+        )
+    return returned
 
 
 def released(

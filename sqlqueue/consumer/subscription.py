@@ -29,6 +29,7 @@ from sqlqueue.consumer.notices import Notices
 from sqlqueue.consumer.pace import Pace
 from sqlqueue.consumer.pump import Pump
 from sqlqueue.consumer.pumping import Pumping
+from sqlqueue.consumer.replying import replying
 from sqlqueue.consumer.seats import Seats
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Turning
@@ -61,7 +62,7 @@ class Subscription:
         if handler.dead_letter is not None:
             self.notices.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
-        self._call = wrap(queue.name, caller(handler))
+        self._call = wrap(queue.name, replying(queue, handler, caller(handler)))
         self._turning: Turning | None = None
         self._until_stopped = ExitStack()
 

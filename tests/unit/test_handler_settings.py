@@ -6,8 +6,9 @@ from typing import Any
 import attrs
 import pytest
 
-from sqlqueue import Broker, ColumnSpec, DeclarationError, Role, TableSpec, Unsupported, column, retry, table
+from sqlqueue import Broker, ColumnSpec, DeclarationError, PublisherNotFound, Role, TableSpec, column, retry, table
 from sqlqueue.handler import Handler
+from sqlqueue.relay import MemoryPublisher
 from sqlqueue.spec import spec_of
 from tests.unit.declared import BY_HAND, Invoice, Job, Plain, made, one, refusal
 
@@ -96,12 +97,23 @@ def test_a_cap_is_a_whole_number_from_one_up(cap: Any) -> None:
     assert refusal(made, one, counting, max_attempts=cap) == said
 
 
-@pytest.mark.parametrize("options", [{"reply_to": object()}])
-def test_what_this_release_does_not_serve_is_refused_rather_than_ignored(options: dict[str, Any]) -> None:
-    ((name, value),) = options.items()
-    with pytest.raises(Unsupported) as caught:
-        made(one, **options)
-    assert str(caught.value) == f"handler({name}={value!r}) is not served by this release; leave it out"
+@pytest.mark.parametrize("given", [object(), 7, Broker("sqlite://").queue(Plain)])
+def test_what_nothing_can_be_published_with_is_refused_as_the_place_of_replies(given: Any) -> None:
+    said = refusal(made, one, reply_to=given)
+    assert said.startswith(f"reply_to={given!r} is no publisher; give a URL, or an object with publish(messages)")
+    assert said.endswith("which a queue has as sqlqueue.relay.QueuePublisher(queue)")
+
+
+def test_a_url_that_nothing_serves_is_refused_where_the_handler_is_declared() -> None:
+    with pytest.raises(PublisherNotFound, match=r"URL scheme 'carrier-pigeon'; installed are: .*memory://"):
+        made(one, reply_to="carrier-pigeon://loft")
+
+
+def test_a_handler_that_replies_keeps_its_publisher_or_the_url() -> None:
+    bus = MemoryPublisher()
+    assert made(one, reply_to=bus).reply_to is bus
+    assert made(one, reply_to="memory://settings").reply_to == "memory://settings"
+    assert made(one).reply_to is None
 
 
 # -- one handler a queue ----------------------------------------------------------------------------------------

@@ -105,6 +105,14 @@ def test_bytes_go_in_and_come_out_as_they_are(payload: bytes) -> None:
     assert (type(message), message) == (bytes, payload)
 
 
+def test_a_handler_of_raw_bytes_gets_the_json_of_a_column_that_holds_json() -> None:
+    columns = [attrs.evolve(one, type=dict) if one.field == "body" else one for one in spec_of(Job).columns]
+    declared = attrs.evolve(spec_of(Job), columns=columns, row_class=None)
+    message, _ = delivered(reader_of(declared, bytes), id=1, body='{"a": [1, "ü"], "b": null}')
+    assert json.loads(message) == {"a": [1, "ü"], "b": None}
+    assert isinstance(message, bytes)
+
+
 @pytest.mark.parametrize(
     ("kind", "stored"), [(bytes, b'{"a":[1,"\xc3\xbc"]}'), (str, '{"a":[1,"\\u00fc"]}'), (dict, {"a": [1, "ü"]})]
 )

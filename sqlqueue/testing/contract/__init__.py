@@ -26,6 +26,12 @@
     class TestRowMode(contract.RowModeContract): ...
     class TestBatches(contract.BatchesContract): ...
     class TestBatchOutcomes(contract.BatchOutcomesContract): ...
+    class TestReplies(contract.RepliesContract): ...
+    class TestPublishing(contract.PublishingContract): ...
+    class TestBatchReplies(contract.BatchRepliesContract): ...
+    class TestRelay(contract.RelayContract): ...
+    class TestRelayOrder(contract.RelayOrderContract): ...
+    class TestQueueTarget(contract.QueueTargetContract): ...
     class TestClocks(contract.ClocksContract): ...
     class TestEnqueue(contract.EnqueueContract): ...
     class TestOrder(contract.OrderContract): ...
@@ -51,6 +57,7 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
 from sqlqueue.testing.contract.advisory import AdvisoryContract
 from sqlqueue.testing.contract.batch_outcomes import BatchOutcomesContract
+from sqlqueue.testing.contract.batch_replies import BatchRepliesContract
 from sqlqueue.testing.contract.batches import BatchesContract
 from sqlqueue.testing.contract.blocked import BlockedContract, RowLockBlockedContract
 from sqlqueue.testing.contract.capabilities import CapabilitiesContract
@@ -73,6 +80,10 @@ from sqlqueue.testing.contract.own_locks import OwnLocksContract
 from sqlqueue.testing.contract.parked import ParkedContract
 from sqlqueue.testing.contract.policies import PoliciesContract
 from sqlqueue.testing.contract.pool import PoolContract
+from sqlqueue.testing.contract.publishing import PublishingContract
+from sqlqueue.testing.contract.queue_target import QueueTargetContract
+from sqlqueue.testing.contract.relays import RelayContract, RelayOrderContract
+from sqlqueue.testing.contract.replies import RepliesContract
 from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
@@ -83,6 +94,7 @@ from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkCon
 __all__ = [
     "AdvisoryContract",
     "BatchOutcomesContract",
+    "BatchRepliesContract",
     "BatchesContract",
     "BlockedContract",
     "CapabilitiesContract",
@@ -106,6 +118,11 @@ __all__ = [
     "ParkedContract",
     "PoliciesContract",
     "PoolContract",
+    "PublishingContract",
+    "QueueTargetContract",
+    "RelayContract",
+    "RelayOrderContract",
+    "RepliesContract",
     "RowLockBlockedContract",
     "RowLockContract",
     "RowLockLinesAtWorkContract",

@@ -1,0 +1,7 @@
+"""The outbox: events that were written as rows in the business transaction go on to brokers, other tables, or tests."""
+
+from sqlqueue.relay.relay import relay
+from sqlqueue.relay.targets.memory import MemoryPublisher
+from sqlqueue.relay.targets.queue import QueuePublisher
+
+__all__ = ["MemoryPublisher", "QueuePublisher", "relay"]

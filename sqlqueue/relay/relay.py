@@ -1,0 +1,72 @@
+"""The relay: a queue whose handler hands each row on as it is."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlqueue.codec import Codec
+from sqlqueue.column import Role
+from sqlqueue.delivery import Delivery
+from sqlqueue.publisher import OutgoingMessage, Publisher
+from sqlqueue.queue import Queue
+from sqlqueue.spec import TableSpec
+
+#: Columns that only the queue itself reads and writes; a row that is delivered again is the same without them.
+ITS_OWN = (
+    Role.LEASE,
+    Role.ATTEMPT,
+    Role.RETRY_AFTER,
+    Role.PROCESSED_AT,
+    Role.ERROR,
+    Role.RUNNING,
+    Role.HEADERS,  # they go as headers
+)
+
+
+def relay(
+    queue: Queue,
+    *,
+    to: Publisher | str,
+    destination: str | None = None,
+    by_key: bool | None = None,
+    batch: int | None = None,
+    **options: Any,
+) -> None:
+    """Register the handler that publishes each of the queue's rows and then settles it.
+
+    `to`: a publisher or its URL. `destination`: the target's word for where; None is the publisher's own. A message's
+    payload is the stored one, byte for byte; on a table without a payload it is the row, as an object of its fields,
+    without those that only the queue uses. Key, headers and id are the row's. `by_key`: the order of keys is kept, by
+    default where the table has them. `batch`: up to so many rows of one claim are published at once, and those that
+    were confirmed are settled. `options`: the others of `Queue.handler`.
+
+    Raises what `Queue.handler` raises.
+    """
+    one = _raw if queue.spec.has(Role.PAYLOAD) else _row(queue.spec, queue.broker.codec)
+
+    def forward(message: Any, delivery: Delivery) -> OutgoingMessage:
+        return OutgoingMessage(payload=one(message), destination=destination)
+
+    def forward_all(messages: Any, deliveries: list[Delivery]) -> list[OutgoingMessage]:
+        return [OutgoingMessage(payload=one(message), destination=destination) for message in messages]
+
+    function: Callable[..., Any] = forward if batch is None else forward_all
+    if queue.spec.has(Role.PAYLOAD):  # the annotation that asks for it undecoded
+        function.__annotations__["message" if batch is None else "messages"] = bytes if batch is None else list[bytes]
+    function.__qualname__ = "relay"
+    if by_key is None:
+        by_key = queue.spec.has(Role.PARTITION_KEY)
+    queue.handler(by_key=by_key, batch=batch, reply_to=to, **options)(function)
+
+
+def _raw(payload: bytes) -> bytes:
+    return payload
+
+
+def _row(spec: TableSpec, codec: Codec) -> Callable[[Any], bytes]:
+    fields = [column.field for column in spec.columns if column.role not in ITS_OWN]
+
+    def encode(row: Any) -> bytes:
+        values: Mapping[str, Any] = spec.values(row)
+        return codec.encode({field: values[field] for field in fields})
+
+    return encode

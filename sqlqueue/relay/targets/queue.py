@@ -1,0 +1,119 @@
+"""Another sqlqueue table as a target: each message becomes a row there, and its consumers wake."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlqueue.column import Role
+from sqlqueue.dialect import Trouble
+from sqlqueue.errors import DeclarationError, PublishError
+from sqlqueue.publisher import OutgoingMessage
+from sqlqueue.queue import Conflict, Queue
+from sqlqueue.relay.targets.each import send_each
+
+#: The header that carries a message's id where no column does.
+ID_HEADER = "message-id"
+
+#: A key's text as a column of another type holds it.
+KEYS: Mapping[Any, Callable[[str], Any]] = {int: int, UUID: UUID}
+
+
+class QueuePublisher:
+    """Enqueues each message to `queue`, all of one call in one transaction.
+
+    Key and headers fill the columns of these roles, where the table has them. The message's id goes into the field
+    `id_field`; by default it is the row's own id where the database does not generate that, else the header
+    `message-id`. With a unique index on it and `on_conflict="ignore"` a message that comes twice is one row. A message
+    with a destination goes to the group of that name.
+    """
+
+    def __init__(self, queue: Queue, *, id_field: str | None = None, on_conflict: Conflict = "error") -> None:
+        self._queue, self._on_conflict = queue, on_conflict
+        self._id_field = _id_field(queue, id_field)
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return f"{self._queue.broker.dialect.source} {self._queue.name}"
+
+    def publish(self, messages: Sequence[OutgoingMessage]) -> None:
+        if self._closed:
+            raise PublishError(f"{self.name}: the publisher is closed")
+        try:
+            self._insert(messages)
+        except Exception as error:
+            away = self._queue.broker.dialect.classify(error) is not Trouble.PERMANENT or self._queue.broker.closed
+            if away or len(messages) == 1:
+                raise PublishError(f"{self.name}: {error}", dict.fromkeys(range(len(messages)), str(error))) from error
+        else:
+            return
+        unconfirmed = send_each(messages, self._send)  # one that is refused is to keep no other
+        if unconfirmed:
+            raise PublishError(
+                f"{self.name}: {len(unconfirmed)} of {len(messages)} messages not enqueued, the first because of "
+                f"{next(iter(unconfirmed.values()))}",
+                unconfirmed,
+            )
+
+    def _send(self, message: OutgoingMessage) -> str | None:
+        try:
+            self._insert([message])
+        except Exception as error:  # noqa: BLE001 - it is told with the message's place
+            return str(error)
+        return None
+
+    def _insert(self, messages: Sequence[OutgoingMessage]) -> None:
+        broker = self._queue.broker
+        queues = [self._queue_of(message) for message in messages]
+        calls = [self._insertion(queue, message) for queue, message in zip(queues, messages, strict=True)]
+        woken = list(dict.fromkeys(queues))
+        for queue in woken:
+            calls += broker.notifications(queue)
+        with broker.pool.connection() as connection:
+            connection.run(calls)
+        for queue in woken:
+            broker.wake(queue)
+
+    def _queue_of(self, message: OutgoingMessage) -> Queue:
+        queue = self._queue
+        if message.destination is None or message.destination == queue.group:
+            return queue
+        if queue.group is None and queue.spec.has(Role.GROUP):
+            return queue.broker.queue(queue.spec, group=message.destination)
+        raise PublishError(
+            f"message {message.id} has the destination {message.destination!r}, which the queue {queue.name} cannot "
+            "serve; leave it out, or name a group of a table that has groups"
+        )
+
+    def _insertion(self, queue: Queue, message: OutgoingMessage) -> Any:
+        key, headers = queue.spec.role(Role.PARTITION_KEY), dict(message.headers)
+        fields: dict[str, Any] = {}
+        if self._id_field is not None:
+            fields[self._id_field] = message.id
+        elif message.id is not None:
+            headers.setdefault(ID_HEADER, message.id)
+        return queue.insertion(
+            message.payload,
+            key=None if key is None or message.key is None else KEYS.get(key.type, str)(message.key),
+            headers=headers if headers and queue.spec.has(Role.HEADERS) else None,
+            fields=fields,
+            on_conflict=self._on_conflict,
+        )
+
+    def close(self) -> None:
+        """Enqueue nothing more; the queue's broker stays open."""
+        self._closed = True
+
+
+def _id_field(queue: Queue, given: str | None) -> str | None:
+    spec = queue.spec
+    if not spec.has(Role.PAYLOAD):
+        raise DeclarationError(f"queue {queue.name}: its table has no payload to publish to; mark column.payload()")
+    fields = [column.field for column in spec.columns if not column.generated]
+    if given is None:
+        return None if spec.id.generated else spec.id.field
+    if given not in fields:
+        raise DeclarationError(
+            f"queue {queue.name}: id_field={given!r} is no field that an insert names; those are {', '.join(fields)}"
+        )
+    return given

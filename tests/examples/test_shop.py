@@ -1,0 +1,46 @@
+"""The example of the outbox, as people run it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.database import Database
+
+SHOP = Path(__file__).parents[2] / "examples" / "shop.py"
+LIMIT = 60.0  # seconds
+
+EVENT = re.compile(r'^  (\w+): event (\d+) {"number":"(A-\d+)","customer":"(\w+)","amount":(\d+)}$', re.MULTILINE)
+
+
+def run(*arguments: str) -> str:
+    command = [sys.executable, str(SHOP), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
+
+
+def test_each_order_is_one_event_in_order_for_each_customer_and_an_empty_cart_is_none(database: Database) -> None:
+    said = run("--url", database.url, "--orders", "12")
+    assert "12 orders were placed\n12 events were published to memory://bus\n" in said
+    told = [(key, int(number.removeprefix("A-"))) for key, _, number, _, _ in EVENT.findall(said)]
+    for customer in ("jane", "joe", "ann"):
+        numbers = [number for key, number in told if key == customer]
+        assert (len(numbers), numbers) == (4, sorted(numbers))
+    assert len({event for _, event, _, _, _ in EVENT.findall(said)}) == 12
+    assert database.execute("SELECT count(*) FROM shop_events") == [(0,)]
+    assert database.execute("SELECT count(*) FROM shop_orders") == [(12,)]
+
+
+def test_a_second_run_places_the_same_orders_again_and_sends_nothing(database: Database) -> None:
+    run("--url", database.url)
+    assert "0 orders were placed\n0 events were published" in run("--url", database.url)
+
+
+def test_without_options_it_runs_anywhere() -> None:
+    assert "6 events were published to memory://bus" in run()
+
+
+def test_an_unknown_target_is_told_with_those_that_there_are() -> None:
+    command = [sys.executable, str(SHOP), "--to", "smoke://hill"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 1
+    assert "nothing installed publishes to the URL scheme 'smoke'; installed are: " in done.stderr
