@@ -27,6 +27,7 @@ from tests.contract import (
     test_schema,
     test_settling,
     test_tokens,
+    test_tracking,
 )
 
 MODULES = (
@@ -52,6 +53,7 @@ MODULES = (
     test_schema,
     test_settling,
     test_tokens,
+    test_tracking,
 )
 
 
