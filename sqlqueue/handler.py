@@ -126,7 +126,7 @@ def make_handler(
     if dead_letter is not None and not dead_letter.is_in(spec):
         matches(spec, dead_letter)
     batch = None if batch is None else whole(batch, f"{where}: batch", 1)
-    takes_delivery, kind = _signature(function, where, FORM if batch is None else BATCH_FORM)
+    takes_delivery, kind = signature_of(function, where, FORM if batch is None else BATCH_FORM)
     if batch is not None:
         kind = _element(kind, where)
     _check_kind(spec, kind, where)
@@ -169,7 +169,7 @@ def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
         raise DeclarationError(f"{what}={given!r}: {error}") from None
 
 
-def _signature(function: Callable[..., Any], where: str, form: tuple[str, str]) -> tuple[bool, Any]:
+def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]) -> tuple[bool, Any]:
     """Whether the function takes the delivery as well, and the annotated type of its message. `form`: what both are
     called."""
     if not callable(function):

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -50,7 +50,8 @@ class Consumer:
 
     `queues`: queues, their names or their tables' names. `drain_timeout`: seconds that a stop waits for handlers in
     work (30). `startup_timeout`: seconds that a start waits for a server that is not there yet (30). `observers`:
-    told of everything that happens.
+    told of everything that happens. `on_start`: called by each start once all of that is open, such as to publish anew
+    what was left unprocessed; where it raises, the consumer stops and the start raises that.
 
     `run_forever()` blocks and stops at SIGTERM and SIGINT; `start()` and `stop()`, or `with`, run it beside other work.
     """
@@ -63,12 +64,14 @@ class Consumer:
         drain_timeout: Duration = 30.0,
         startup_timeout: Duration = 30.0,
         observers: Sequence[Observer] = (),
+        on_start: Callable[[], object] | None = None,
     ) -> None:
         self._broker = broker
         self._wanted = None if queues is None else [queues] if isinstance(queues, str | Queue) else list(queues)
         self._drain_timeout = seconds(drain_timeout, "drain_timeout")
         self._startup_timeout = seconds(startup_timeout, "startup_timeout")
         self._observers = list(observers)
+        self._on_start = on_start
         self._lifecycle = Lifecycle()
         self._lock = threading.Lock()
         self._subscriptions: list[Subscription] = []
@@ -91,6 +94,12 @@ class Consumer:
         self._lifecycle.check_process()
         with self._lock:  # a stop that comes meanwhile waits for what becomes of the start
             self._start()
+        if self._on_start is not None:
+            try:
+                self._on_start()
+            except BaseException:
+                self.stop()
+                raise
 
     def _start(self) -> None:
         self._lifecycle.move(State.STARTING)

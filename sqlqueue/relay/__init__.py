@@ -3,5 +3,6 @@
 from sqlqueue.relay.relay import relay
 from sqlqueue.relay.targets.memory import MemoryPublisher
 from sqlqueue.relay.targets.queue import QueuePublisher
+from sqlqueue.relay.tracking import Tracking
 
-__all__ = ["MemoryPublisher", "QueuePublisher", "relay"]
+__all__ = ["MemoryPublisher", "QueuePublisher", "Tracking", "relay"]

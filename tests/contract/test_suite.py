@@ -28,6 +28,7 @@ from tests.contract import (
     test_schema,
     test_settling,
     test_tokens,
+    test_tracking,
     test_transactional,
 )
 
@@ -56,6 +57,7 @@ MODULES = (
     test_settling,
     test_tokens,
     test_transactional,
+    test_tracking,
 )
 
 

@@ -13,6 +13,9 @@ from sqlqueue.column import Role
 from sqlqueue.consumer.claiming import leaving_for, words_of
 from sqlqueue.parking import Parking
 from sqlqueue.producing import RowMaker
+from sqlqueue.relay.pruning import prunes
+from sqlqueue.relay.records import Records
+from sqlqueue.relay.unprocessed import Unprocessed
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
@@ -24,6 +27,7 @@ from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
 from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeptJob, KeyedJob, RawJob
+from sqlqueue.testing.contract.tracked import Outbox, ShortOutbox
 
 WRITE = "SQLQUEUE_WRITE_GOLDEN"
 
@@ -34,7 +38,7 @@ class Case:
 
     `cap`: the most attempts, which only a table that counts has. `batch`: the most rows of a claim. `strategy`: None
     for the producers. `dead_letter`: for the statements of a move alone, with what a handler's `dead_letter=` names.
-    `parked`: for those of parked rows.
+    `parked`: for those of parked rows. `records`: for those of a tracked publisher's records, of all names or of some.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Case:
     dead_letter: Any = None
     parked: bool = False
     batch: int = 1
+    records: str | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -101,6 +106,9 @@ CASES = (
     ),
     Case("parked", FullJob, None, group="mail", parked=True),
     Case("parked_minimal", RawJob, None, parked=True),
+    Case("records", Outbox, None, records="all"),
+    Case("records_of_names", Outbox, None, records="some"),
+    Case("records_minimal", ShortOutbox, None, records="all"),
     Case("insert", CountedJob, None),
     Case("insert_database_clock", ON_DATABASE_CLOCK, None),
 )
@@ -138,6 +146,8 @@ def compare(directory: str, url: str, case: Case) -> None:
 
 
 def statements_of(queue: Queue, case: Case) -> Sequence[Statement]:
+    if case.records:
+        return of_records(queue, ["mail"] if case.records == "some" else None)
     if case.parked:
         return of_parked_rows(queue)
     if case.strategy is None:
@@ -151,6 +161,17 @@ def of_parked_rows(queue: Queue) -> Sequence[Statement]:
     parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
     listed = parking.listing(reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any))
     return listed, parking.requeue([]).statement, parking.requeue(None).statement
+
+
+def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]:
+    """To write, find and mark them, to send those again that are unprocessed, and to prune the others."""
+    records = Records(queue.broker.dialect, queue.spec, queue.broker.codec)
+    unprocessed = Unprocessed(records, names)
+    sending = unprocessed.newest, unprocessed.first, unprocessed.next
+    if names is not None:
+        return sending
+    pruning = prunes(records) if queue.spec.has(Role.PROCESSED_AT) else ()
+    return records.insert, records.look, records.settle, *sending, *pruning
 
 
 def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:

@@ -30,9 +30,8 @@ def explained(connection: "psycopg.Connection[Any]", calls: Sequence[Call], mode
         connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
         for number, call in enumerate(calls):
             values = call.statement.bind(call.values)
-            execute = (
-                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look_{number}({', '.join(['%s'] * len(values))})"
-            )
+            arguments = f"({', '.join(['%s'] * len(values))})" if values else ""
+            execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look_{number}{arguments}"
             connection.execute(f"PREPARE look_{number} AS {call.statement.text}")
             row = psycopg.ClientCursor(connection).execute(execute, values).fetchone()
             connection.execute(f"DEALLOCATE look_{number}")

@@ -39,6 +39,10 @@
     class TestAdvisory(contract.AdvisoryContract): ...
     class TestOwnLocks(contract.OwnLocksContract): ...
     class TestPool(contract.PoolContract): ...
+    class TestTracking(contract.TrackingContract): ...
+    class TestTrackedHandlers(contract.TrackedHandlersContract): ...
+    class TestRepublish(contract.RepublishContract): ...
+    class TestPruning(contract.PruningContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
     class TestLines(contract.LinesContract): ...
@@ -80,14 +84,18 @@ from sqlqueue.testing.contract.own_locks import OwnLocksContract
 from sqlqueue.testing.contract.parked import ParkedContract
 from sqlqueue.testing.contract.policies import PoliciesContract
 from sqlqueue.testing.contract.pool import PoolContract
+from sqlqueue.testing.contract.pruning import PruningContract
 from sqlqueue.testing.contract.publishing import PublishingContract
 from sqlqueue.testing.contract.queue_target import QueueTargetContract
 from sqlqueue.testing.contract.relays import RelayContract, RelayOrderContract
 from sqlqueue.testing.contract.replies import RepliesContract
+from sqlqueue.testing.contract.republishing import RepublishContract
 from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
 from sqlqueue.testing.contract.tokens import TokensContract
+from sqlqueue.testing.contract.tracked_handlers import TrackedHandlersContract
+from sqlqueue.testing.contract.tracking import TrackingContract
 from sqlqueue.testing.contract.transactional import TransactionalContract
 from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkContract
 
@@ -118,11 +126,13 @@ __all__ = [
     "ParkedContract",
     "PoliciesContract",
     "PoolContract",
+    "PruningContract",
     "PublishingContract",
     "QueueTargetContract",
     "RelayContract",
     "RelayOrderContract",
     "RepliesContract",
+    "RepublishContract",
     "RowLockBlockedContract",
     "RowLockContract",
     "RowLockLinesAtWorkContract",
@@ -132,6 +142,8 @@ __all__ = [
     "SchemaContract",
     "SettlingContract",
     "TokensContract",
+    "TrackedHandlersContract",
+    "TrackingContract",
     "TransactionalContract",
     "TransactionsAtWorkContract",
     "created",

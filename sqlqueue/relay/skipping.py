@@ -1,0 +1,191 @@
+"""Handle: a message whose record is processed is skipped, and one that is handled has its record marked."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import attrs
+
+from sqlqueue.broker import Broker
+from sqlqueue.connection import Connection
+from sqlqueue.delivery import Delivery
+from sqlqueue.errors import TransactionError
+from sqlqueue.handler import FORM, signature_of
+from sqlqueue.outcome import Drop, Retry
+from sqlqueue.relay.joined import apart
+from sqlqueue.relay.names import Names
+from sqlqueue.relay.record_ids import from_text
+from sqlqueue.relay.records import Record, Records
+
+log = logging.getLogger("sqlqueue")
+
+#: Seconds until a message comes again whose record could not be read.
+LOOK_AGAIN = 1.0
+
+
+def is_done(outcome: Any) -> bool:
+    """Whether a handler that answers so has processed its message: it was acknowledged, or dropped."""
+    return isinstance(outcome, Drop) or not isinstance(outcome, BaseException)
+
+
+@attrs.frozen(kw_only=True)
+class Skipping:
+    """What a tracked handler does beside its own work. `name`: the destination under which its messages come, None
+    where their records say it."""
+
+    broker: Broker
+    records: Records
+    names: Names
+    header: str
+    name: str | None
+
+    def wrap(self, function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+        """The handler `function`, tracked; it takes the same messages."""
+        label = getattr(function, "__qualname__", None) or repr(function)
+        takes_delivery, kind = signature_of(function, f"tracked handler {label}", FORM)
+
+        def call(message: Any, delivery: Any) -> Any:
+            return function(message, delivery) if takes_delivery else function(message)
+
+        def tracked(message: Any, delivery: Any) -> Any:
+            if isinstance(delivery, Delivery):
+                return self._one(call, message, delivery)
+            return self._batch(call, message, delivery)
+
+        tracked.__annotations__ = {"message": kind, "delivery": Any}
+        tracked.__name__, tracked.__qualname__ = getattr(function, "__name__", label), label
+        tracked.__doc__, tracked.__module__ = function.__doc__, function.__module__
+        return tracked
+
+    def _one(self, call: Callable[[Any, Any], Any], message: Any, delivery: Delivery) -> Any:
+        (record,) = self._find([delivery])
+        if record is not None and record.processed:
+            return self._skip(delivery, record)
+        try:
+            outcome = call(message, delivery)
+        except Drop:
+            self._mark([(delivery, record)])
+            raise
+        if is_done(outcome):
+            self._mark([(delivery, record)])
+        return outcome
+
+    def _batch(self, call: Callable[[Any, Any], Any], messages: list[Any], deliveries: list[Delivery]) -> Any:
+        records = self._find(deliveries)
+        places = [place for place, record in enumerate(records) if record is None or not record.processed]
+        for delivery, record in zip(deliveries, records, strict=True):
+            if record is not None and record.processed:
+                self._skip(delivery, record)
+        if not places:
+            return None
+        outcomes: list[Any] = [None] * len(records)
+        for place, outcome in zip(places, self._answers(call, messages, deliveries, places), strict=True):
+            outcomes[place] = outcome
+        self._mark([(deliveries[place], records[place]) for place in places if is_done(outcomes[place])])
+        return outcomes
+
+    @staticmethod
+    def _answers(
+        call: Callable[[Any, Any], Any], messages: list[Any], deliveries: list[Delivery], places: Sequence[int]
+    ) -> Sequence[Any]:
+        """An outcome for each of the places. An error is one of these messages only: those skipped are done."""
+        try:
+            answer = call([messages[place] for place in places], [deliveries[place] for place in places])
+        except Exception as error:  # noqa: BLE001 - around the handler, which may raise anything
+            return [error] * len(places)
+        if answer is None:
+            return [None] * len(places)
+        if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != len(places):
+            refusal = ValueError(
+                f"the handler returned {answer!r:.200} for its batch of {len(places)} rows; return None, or a list "
+                "with one outcome per row"
+            )
+            return [refusal] * len(places)
+        return answer
+
+    def _skip(self, delivery: Delivery, record: Record) -> None:
+        log.info(
+            "queue %s: row %r was skipped: its record %r is processed", delivery.queue, delivery.claim.id, record.id
+        )
+
+    # -- the records ------------------------------------------------------------------------------------------
+
+    def _find(self, deliveries: Sequence[Delivery]) -> Sequence[Record | None]:
+        """The deliveries' records, None for a message that is not tracked. Raises `Retry` where they cannot be read."""
+        ids = {place: id for place, delivery in enumerate(deliveries) for id in self._ids(delivery)}
+        if not ids:
+            return [None] * len(deliveries)
+        found = self._read(deliveries[0], list(ids.values()))
+        if found is None:
+            raise Retry(after=LOOK_AGAIN)
+        records = dict(zip(ids, found, strict=True))
+        return [self._tracked(records.get(place)) for place in range(len(deliveries))]
+
+    def _read(self, delivery: Delivery, ids: Sequence[Any]) -> Sequence[Record | None] | None:
+        """The records of these ids, None where they cannot be read. The error is told and goes no further: what refers
+        to it refers to the connection, which a transactional handler must give back."""
+        try:
+            with self._connection(delivery) as connection:
+                return self.records.find(connection, ids)
+        except Exception as error:  # noqa: BLE001 - the driver's
+            log.warning(
+                "queue %s: row %r comes again in %g s: its record in table %r cannot be read: %s",
+                delivery.queue,
+                delivery.claim.id,
+                LOOK_AGAIN,
+                self.records.spec.full_name,
+                str(error),
+            )
+            return None
+
+    def _ids(self, delivery: Delivery) -> Iterator[Any]:
+        """The id of the delivery's record, or none."""
+        text = delivery.headers.get(self.header)
+        if text is None or (self.name is not None and self.name not in self.names):
+            return
+        try:
+            yield from_text(self.records.spec.id, text)
+        except ValueError as error:
+            log.debug("queue %s: row %r is not tracked: %s", delivery.queue, delivery.claim.id, error)
+
+    def _tracked(self, record: Record | None) -> Record | None:
+        """The record, unless it is that of a message to another name."""
+        if record is None or record.name not in self.names:
+            return None
+        return record if self.name in (None, record.name) else None
+
+    def _mark(self, handled: Sequence[tuple[Delivery, Record | None]]) -> None:
+        ids = [record.id for _, record in handled if record is not None]
+        if not ids:
+            return
+        try:
+            with self._connection(handled[0][0]) as connection:
+                self.records.mark(connection, ids)
+        except Exception as error:  # noqa: BLE001 - the driver's; what the handler did is done
+            log.warning(
+                "queue %s: the records %s in table %r could not be marked, so their messages are sent again at the "
+                "next start: %s",
+                handled[0][0].queue,
+                ", ".join(map(repr, ids)),
+                self.records.spec.full_name,
+                str(error),
+            )
+
+    @contextmanager
+    def _connection(self, delivery: Delivery) -> Iterator[Connection]:
+        """The pool's; a transactional handler's own, so that the mark is undone with what it wrote."""
+        driver = _lent(delivery)
+        if driver is None:
+            with self.broker.pool.connection() as connection:
+                yield connection
+            return
+        with apart(self.broker.adopt(driver)) as connection:
+            yield connection
+
+
+def _lent(delivery: Delivery) -> Any:
+    try:
+        return delivery.connection
+    except TransactionError:
+        return None

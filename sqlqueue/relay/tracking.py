@@ -1,0 +1,184 @@
+"""Outbox tracking: what is published is recorded first, marked once it is processed, and sent again until then."""
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, overload
+
+from sqlqueue.broker import Broker
+from sqlqueue.clock import Duration, seconds
+from sqlqueue.errors import DeclarationError
+from sqlqueue.handler import whole
+from sqlqueue.publisher import Publisher
+from sqlqueue.relay.names import Names
+from sqlqueue.relay.pruning import prune
+from sqlqueue.relay.record_ids import from_text
+from sqlqueue.relay.record_table import ddl_statements
+from sqlqueue.relay.recording import RecordingPublisher
+from sqlqueue.relay.records import Records
+from sqlqueue.relay.skipping import Skipping
+from sqlqueue.relay.unprocessed import Unprocessed
+from sqlqueue.spec import TableSpec, spec_of
+from sqlqueue.sql import Call, Statement
+
+log = logging.getLogger("sqlqueue")
+
+#: The header that carries a record's id.
+RECORD_HEADER = "outbox-record"
+
+
+class Tracking:
+    """Tracks what is published by a table of records.
+
+    `declared`: the table's class or `TableSpec`: an id, a `group` for the destination, a `payload`, and, where messages
+    have such, `partition_key` and `headers`. With `processed_at` a processed record is kept, without it is deleted.
+    `names`: the destinations that are tracked (None: all). `header`: what carries a record's id beside the message id.
+
+    Raises `DeclarationError` for a table that cannot keep what is published.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        declared: "type | TableSpec",
+        *,
+        names: Iterable[str] | str | None = None,
+        header: str = RECORD_HEADER,
+    ) -> None:
+        self._broker, self._names, self._header = broker, Names(names), header
+        self._records = Records(broker.dialect, spec_of(declared), broker.codec)
+        self._publishers: list[Publisher] = []
+
+    # -- publishing -------------------------------------------------------------------------------------------
+
+    def publisher(self, inner: Publisher) -> RecordingPublisher:
+        """A publisher that commits a record of each message to a tracked name, in a transaction of its own, and then
+        has `inner` send it with its record's id, as message id and in the header. Messages to other names are sent as
+        they are."""
+        if not any(one is inner for one in self._publishers):
+            self._publishers.append(inner)
+        return RecordingPublisher(
+            inner=inner, broker=self._broker, records=self._records, names=self._names, header=self._header
+        )
+
+    def republish(
+        self,
+        publisher: Publisher | None = None,
+        *,
+        names: Iterable[str] | str | None = None,
+        limit: int | None = None,
+    ) -> int:
+        """Send what is recorded and not processed, in the order of the ids, each message with its id and headers; how
+        many. For the start of a service, once its consumers are open.
+
+        `publisher`: by default the one that `publisher()` was given. `names`: of these destinations (all that are
+        tracked). `limit`: so many at most (all). What is recorded after it begins is left to who records it. Instances
+        that start together may send a message twice.
+
+        Raises `PublishError` where the target does not confirm one, `SchemaError` where the table is not as declared,
+        `DecodeError` for a record that cannot be read, and the driver's errors; those before it were sent.
+        """
+        inner = self._inner(publisher)
+        most = None if limit is None else whole(limit, "limit", 0)
+        unprocessed = Unprocessed(self._records, self._names.only(names))
+        pool = self._broker.pool
+        with pool.connection() as connection:
+            unprocessed.check(connection)
+        count = 0
+        for rows in unprocessed.pages(pool, most):
+            inner.publish([unprocessed.message(row, self._header) for row in rows])
+            count += len(rows)
+        log.info("table %s: %d unprocessed records were sent to %s", self._records.spec.full_name, count, inner.name)
+        return count
+
+    def _inner(self, given: Publisher | None) -> Publisher:
+        if isinstance(given, RecordingPublisher):
+            return given.inner
+        if given is not None:
+            return given
+        if len(self._publishers) != 1:
+            raise DeclarationError(
+                f"republish() without a publisher, and publisher() was given {len(self._publishers)} of them; name one"
+            )
+        return self._publishers[0]
+
+    # -- consuming --------------------------------------------------------------------------------------------
+
+    @overload
+    def consumer(self, function: Callable[..., Any]) -> Callable[[Any, Any], Any]: ...
+    @overload
+    def consumer(self, *, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[[Any, Any], Any]]: ...
+    def consumer(self, function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
+        """A queue's handler that runs `function` unless the message's record is processed, and marks the record where
+        the outcome is an acknowledgement or `Drop`.
+
+        The record is named by the delivery's headers; a message without one that can be found, or of a name that is not
+        tracked, is handled as if there were no tracking. `name`: the destination under which the messages come; records
+        of others are then not theirs. Where the record cannot be read the message is retried, where it cannot be marked
+        that is a warning. A transactional handler's record is marked in its transaction: its queue must be in the
+        database of the records.
+        """
+        skipping = Skipping(
+            broker=self._broker, records=self._records, names=self._names, header=self._header, name=name
+        )
+        return skipping.wrap if function is None else skipping.wrap(function)
+
+    def seen(self, id: Any) -> bool:
+        """Whether the record of this id, as the message carries it or of the column's own type, is processed.
+
+        False where there is no such record; so always where processed records are deleted. Raises the driver's errors.
+        """
+        own = self._own(id)
+        if own is None:
+            return False
+        with self._broker.pool.connection() as connection:
+            (record,) = self._records.find(connection, [own])
+        return record is not None and record.processed
+
+    def mark(self, id: Any) -> bool:
+        """Have the record of this id processed; whether it was there and was not. Raises the driver's errors."""
+        own = self._own(id)
+        if own is None:
+            return False
+        with self._broker.pool.connection() as connection:
+            return bool(self._records.mark(connection, [own]))
+
+    def _own(self, id: Any) -> Any:
+        if not isinstance(id, str):
+            return id
+        try:
+            return from_text(self._records.spec.id, id)
+        except ValueError:
+            return None
+
+    # -- the table --------------------------------------------------------------------------------------------
+
+    def prune(self, older_than: Duration) -> int:
+        """Delete the records that were processed at least so long ago (seconds or timedelta), a thousand in a
+        transaction; how many. Raises `DeclarationError` for a table that keeps no processed records."""
+        age = seconds(older_than, "older_than")
+        with self._broker.pool.connection() as connection:
+            now = self._records.now(connection)
+        try:
+            before = now - timedelta(seconds=age)
+        except OverflowError:
+            return 0
+        count = prune(self._broker.pool, self._records, before)
+        log.info("table %s: %d processed records were pruned", self._records.spec.full_name, count)
+        return count
+
+    def ddl(self) -> str:
+        """The recommended table and indexes, as a script."""
+        return "".join(
+            f"{text.strip().rstrip(';')};\n" for text in ddl_statements(self._broker.dialect, self._records.spec)
+        )
+
+    def create_table(self) -> None:
+        """Create the table and its indexes where they are missing; an existing table stays as it is."""
+        with self._broker.pool.connection() as connection:
+            connection.run(
+                [
+                    Call(Statement("create table", text, ()))
+                    for text in ddl_statements(self._broker.dialect, self._records.spec)
+                ]
+            )

@@ -1,0 +1,24 @@
+"""Outbox tracking, on every database there is."""
+
+from sqlqueue.testing.contract import (
+    PruningContract,
+    RepublishContract,
+    TrackedHandlersContract,
+    TrackingContract,
+)
+
+
+class TestTracking(TrackingContract):
+    pass
+
+
+class TestTrackedHandlers(TrackedHandlersContract):
+    pass
+
+
+class TestRepublish(RepublishContract):
+    pass
+
+
+class TestPruning(PruningContract):
+    pass
