@@ -1,0 +1,1 @@
+"""What handlers return, on its way to a broker."""
