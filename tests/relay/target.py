@@ -48,6 +48,10 @@ class Target(Protocol):
         ...
 
 
+#: Makes publishers, by the settings of `Target.url`.
+Make = Callable[..., Publisher]
+
+
 def unique(prefix: str = "sqlqueue-test") -> str:
     return f"{prefix}-{uuid4().hex[:12]}"
 

@@ -1,45 +1,12 @@
 """What every publisher to a broker must do, on the broker itself: subclasses bring the fixture `target`."""
 
-import socket
-from collections.abc import Callable, Iterator
-
 import pytest
 
 from sqlqueue import PublishError
 from sqlqueue.publisher import OutgoingMessage, Publisher
-from tests.relay.target import CLOSED_PORT, PASSWORD, Arrived, Target, at_once, message, payloads
+from tests.relay.target import CLOSED_PORT, PASSWORD, Arrived, Make, Target, at_once, message, payloads
 from tests.support.children import child
-from tests.support.tcp_proxy import TCPProxy, tcp_proxy
-
-Make = Callable[..., Publisher]
-
-
-@pytest.fixture
-def make(target: Target) -> Iterator[Make]:
-    """Makes publishers, by the settings of `Target.url`; they are closed at the end."""
-    made: list[Publisher] = []
-
-    def one(**settings: object) -> Publisher:
-        made.append(target.make(target.url(**settings)))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield one
-    for publisher in made:
-        publisher.close()
-
-
-@pytest.fixture
-def cuts(target: Target) -> Iterator[TCPProxy]:
-    """A proxy in front of the broker."""
-    with tcp_proxy("127.0.0.1", target.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """Connections are taken there, and never answered."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
+from tests.support.tcp_proxy import TCPProxy
 
 
 def publish_again(publisher: Publisher, *messages: OutgoingMessage) -> None:

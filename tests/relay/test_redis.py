@@ -12,9 +12,8 @@ import redis
 from sqlqueue import DeclarationError
 from sqlqueue.publisher import Publisher
 from sqlqueue.relay.targets.redis import RedisPublisher, sqlqueue_publisher
-from tests.relay.target import PASSWORD, Arrived, message, needs, payloads, unique
-from tests.relay.target_contract import *  # noqa: F403 - the fixtures
-from tests.relay.target_contract import Arrivals, Cuts, Make, Outages, Refusals, refusal
+from tests.relay.target import PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, refusal
 
 PORT = 6379
 

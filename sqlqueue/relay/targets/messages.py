@@ -1,5 +1,6 @@
 """What no target takes, told before anything is sent."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlqueue.publisher import OutgoingMessage
@@ -10,11 +11,13 @@ ID = "message-id"
 KEY = "message-key"
 
 
-def check_all(tally: Tally, max_bytes: int | None = None) -> None:
-    """Refuse those messages that are not made of bytes and text, or are longer than a target takes."""
+def check_all(tally: Tally, max_bytes: int | None, also: Callable[[OutgoingMessage], object]) -> None:
+    """Refuse those messages that are not made of bytes and text, that are longer than a target takes, or that `also`
+    refuses."""
     for place, message in enumerate(tally.messages):
         try:
             check(message, max_bytes)
+            also(message)
         except Refused as error:
             tally.refuse(place, str(error))
 

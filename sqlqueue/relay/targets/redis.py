@@ -90,7 +90,7 @@ class RedisPublisher:
         that refuses them refuses none of another's. Redis confirms a message when the transaction has run.
         """
         tally = Tally(messages)
-        check_all(tally, self.max_bytes)
+        check_all(tally, self.max_bytes, self._stream)
         for stream, places in self._by_stream(tally).items():
             still_open = set(tally.open_places())
             self._add(tally, stream, [place for place in places if place in still_open])
@@ -102,13 +102,11 @@ class RedisPublisher:
     def _by_stream(self, tally: Tally) -> dict[str, list[int]]:
         streams: dict[str, list[int]] = {}
         for place in tally.open_places():
-            try:
-                stream = destination_of(tally.messages[place], self.stream, "stream")
-            except Refused as error:
-                tally.refuse(place, str(error))
-            else:
-                streams.setdefault(stream, []).append(place)
+            streams.setdefault(self._stream(tally.messages[place]), []).append(place)
         return streams
+
+    def _stream(self, message: OutgoingMessage) -> str:
+        return destination_of(message, self.stream, "stream")
 
     def _add(self, tally: Tally, stream: str, places: Sequence[int]) -> None:
         if not places:
