@@ -1,10 +1,13 @@
 """What every publisher to a broker must do, on the broker itself: subclasses bring the fixture `target`."""
 
+import threading
+from typing import ClassVar
+
 import pytest
 
 from sqlqueue import PublishError
 from sqlqueue.publisher import OutgoingMessage, Publisher
-from tests.relay.target import CLOSED_PORT, PASSWORD, Arrived, Make, Target, at_once, message, payloads
+from tests.relay.target import CLOSED_PORT, LIMIT, PASSWORD, Arrived, Make, Target, at_once, message, payloads
 from tests.support.children import child
 from tests.support.tcp_proxy import TCPProxy
 
@@ -167,6 +170,9 @@ class Outages:
 class Cuts:
     """What happens to connections that stood, by way of a proxy."""
 
+    #: Where closing does not end a publish that waits, its time does.
+    patience: ClassVar[dict[str, object]] = {}
+
     def test_after_a_cut_the_next_publish_connects_again(self, target: Target, make: Make, cuts: TCPProxy) -> None:
         publisher = make(port=cuts.port)
         publisher.publish([message("a")])
@@ -182,3 +188,14 @@ class Cuts:
         publisher.publish([message("a")])
         cuts.swallow()
         assert fails(publisher, message("b", key="k"), message("c", key="k"), message("d")) == [0, 1, 2]
+
+    def test_closing_ends_a_publish_that_waits(self, target: Target, make: Make, cuts: TCPProxy) -> None:
+        publisher = make(port=cuts.port, **self.patience)
+        publisher.publish([message("a")])
+        cuts.swallow()
+        refused: list[PublishError] = []
+        waiting = threading.Thread(target=lambda: refused.append(refusal(publisher, message("b"))))
+        waiting.start()
+        publisher.close()
+        waiting.join(LIMIT)
+        assert [sorted(error.unconfirmed) for error in refused] == [[0]]

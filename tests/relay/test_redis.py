@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 import attrs
@@ -98,7 +98,8 @@ class TestOutages(Outages):
         return RedisPublisher.__module__
 
 
-class TestCuts(Cuts): ...
+class TestCuts(Cuts):
+    patience: ClassVar[dict[str, object]] = {"timeout": 1}
 
 
 def test_a_stream_is_trimmed_to_about_maxlen(target: RedisTarget, make: Make) -> None:

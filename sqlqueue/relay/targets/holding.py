@@ -43,6 +43,14 @@ class Holding(Generic[T]):
                 self._held = self._open()
             return self._held
 
+    def drop(self, held: T) -> None:
+        """Close what has become useless; the next `get()` opens another."""
+        with self._lock:  # whether it is still the one
+            if self._held is not held:
+                return
+            self._held = None
+        held.close()
+
     def close(self) -> None:
         with self._lock:  # who closes it
             self._closed, held, self._held = True, self._held, None

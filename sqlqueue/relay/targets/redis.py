@@ -1,7 +1,7 @@
 """Redis Streams, by redis-py: `redis://[user:password@]host[:port][/db][?stream=…&maxlen=…&timeout=…]`, or `rediss://`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -30,6 +30,32 @@ SCHEMES = {"redis": False, "rediss": True}
 PREFACE = " of pipeline caused error: "
 
 
+@attrs.define(eq=False)
+class Client:
+    """redis-py's client: a connection for each thread that is at work. It cannot close one under a thread, so one at
+    work when this is closed is closed when it is back, which `timeout` bounds."""
+
+    _redis: "redis.Redis"
+    _closed: bool = attrs.field(init=False, default=False)
+
+    def run(self, fill: Callable[[Any], None]) -> list[Any]:
+        """The replies to what `fill` puts into a transaction."""
+        try:
+            with self._redis.pipeline(transaction=True) as pipeline:
+                fill(pipeline)
+                return pipeline.execute(raise_on_error=False)
+        finally:
+            if self._closed:
+                self._hang_up()
+
+    def close(self) -> None:
+        self._closed = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        self._redis.connection_pool.disconnect(inuse_connections=False)
+
+
 @attrs.define(eq=False, kw_only=True)
 class RedisPublisher:
     """Adds each message to a stream as one entry with the fields `payload`, and where the message has them `key`, `id`
@@ -50,7 +76,7 @@ class RedisPublisher:
     maxlen: int | None = attrs.field(default=None, validator=attrs.validators.optional(whole(1)))
     max_bytes: int = attrs.field(default=MAX_BYTES, validator=whole(1))
     timeout: float = attrs.field(default=TIMEOUT, validator=positive)
-    _client: "Holding[redis.Redis]" = attrs.field(init=False, repr=False)
+    _client: "Holding[Client]" = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._client = Holding(self._open)
@@ -122,13 +148,14 @@ class RedisPublisher:
                 tally.confirm(place)
 
     def _run(self, stream: str, messages: Sequence[OutgoingMessage]) -> list[Any]:
-        with self._client.get().pipeline(transaction=True) as pipeline:
+        def add_all(pipeline: Any) -> None:
             for message in messages:
                 pipeline.xadd(stream, _fields(message), maxlen=self.maxlen, approximate=True)
-            return pipeline.execute(raise_on_error=False)
 
-    def _open(self) -> "redis.Redis":
-        return redis.Redis(
+        return self._client.get().run(add_all)
+
+    def _open(self) -> "Client":
+        client = redis.Redis(
             host=self.host,
             port=self.port,
             db=self.db,
@@ -139,6 +166,7 @@ class RedisPublisher:
             socket_connect_timeout=self.timeout,
             retry=Retry(NoBackoff(), 0),  # a second try by itself might add all of them again
         )
+        return Client(client)
 
     def _why(self, stream: str, error: Exception) -> str:
         if isinstance(error, Refused):

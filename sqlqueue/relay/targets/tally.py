@@ -34,12 +34,18 @@ class Tally:
         if key is not None:
             self._refused_keys.add(key)
 
+    def knows(self, place: int) -> bool:
+        """Whether it was confirmed or refused."""
+        return place in self._confirmed or place in self._refused
+
+    def blocks(self, message: OutgoingMessage) -> bool:
+        """Whether it may not be sent, because one of its key was refused."""
+        return message.key in self._refused_keys
+
     def open_places(self) -> list[int]:
         """Those that may be sent: neither confirmed nor refused, nor of a key of which one was refused."""
         return [
-            place
-            for place, message in enumerate(self.messages)
-            if place not in self._confirmed and place not in self._refused and message.key not in self._refused_keys
+            place for place, message in enumerate(self.messages) if not self.knows(place) and not self.blocks(message)
         ]
 
     def lines(self) -> list[list[int]]:
