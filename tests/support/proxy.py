@@ -1,145 +1,28 @@
-"""A TCP proxy in front of PostgreSQL, which a test tells to refuse, cut, hold and swallow connections."""
+"""A proxy in front of PostgreSQL."""
 
 import socket
-import struct
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from selectors import EVENT_READ, DefaultSelector
 
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.support.postgres import url_of
-
-LIMIT = 10.0  # seconds
-
-#: Closing a socket with this set sends a reset, as a server that died does.
-RESET = struct.pack("ii", 1, 0)
+from tests.support.tcp_proxy import LIMIT, TCPProxy, running
 
 
-def _reset(end: socket.socket) -> None:
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    end.close()
-
-
-class Proxy:
+class Proxy(TCPProxy):
     """One thread serves all connections. Every command is in force when it returns."""
 
     def __init__(self, url: str) -> None:
+        super().__init__(self._to_server)
         self._target_url = url
-        self._changed = threading.Condition()
-        self._holding = self._swallowing = self._closed = False
-        self._door = self._bind(0)
-        self._port = self._door.getsockname()[1]
-        self._selector = DefaultSelector()
-        self._pairs: dict[socket.socket, socket.socket] = {}
-        self._held: list[socket.socket] = []
-        self._let_in = 0
-        self.accepted = 0
-        self._thread = threading.Thread(target=self._serve, name="proxy")
 
     @property
     def url(self) -> str:
         """The database's URL by way of this proxy."""
-        return url_of(self._target_url, host="127.0.0.1", port=str(self._port))
+        return url_of(self._target_url, host="127.0.0.1", port=str(self.port))
 
-    # -- commands ---------------------------------------------------------------------------------------------
-
-    def forward(self) -> None:
-        """Serve whoever connects from now on. Connections that were held are cut, and all that were swallowed."""
-        with self._changed:
-            if self._swallowing:
-                self._cut()
-            self._release()
-            self._holding = self._swallowing = False
-            self._open()
-
-    def refuse(self) -> None:
-        """Cut all connections and let nobody in."""
-        with self._changed:
-            self._cut()
-            self._shut()
-
-    def cut(self) -> None:
-        """Cut all connections; new ones are served as before."""
-        with self._changed:
-            self._cut()
-
-    def hold(self, *, after: int = 0) -> None:
-        """Leave new connections without an answer, when so many more were let in; those there are go on."""
-        with self._changed:
-            self._holding, self._let_in = True, after
-
-    def swallow(self) -> None:
-        """Let everything that is sent vanish, both ways, while the connections stay."""
-        with self._changed:
-            self._holding = self._swallowing = True
-            self._let_in = 0
-
-    def wait_for_connection(self, count: int) -> None:
-        """Wait until so many connections have come in since the start."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.accepted >= count, LIMIT), f"{self.accepted} of {count} came"
-
-    # -- the thread -------------------------------------------------------------------------------------------
-
-    def _bind(self, port: int) -> socket.socket:
-        door = socket.socket()
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(("127.0.0.1", port))  # the port is ours, and refuses until somebody listens there
-        return door
-
-    def _open(self) -> None:
-        if self._door not in self._selector.get_map():
-            self._door.listen()
-            self._selector.register(self._door, EVENT_READ)
-
-    def _shut(self) -> None:
-        if self._door in self._selector.get_map():
-            self._selector.unregister(self._door)
-            self._door.close()
-            self._door = self._bind(self._port)
-
-    def _cut(self) -> None:
-        for end in list(self._pairs):
-            self._selector.unregister(end)
-            _reset(end)
-        self._pairs.clear()
-        self._release()
-
-    def _release(self) -> None:
-        for end in self._held:
-            _reset(end)
-        self._held.clear()
-
-    def _serve(self) -> None:
-        while not self._closed:
-            for key, _ in self._selector.select(0.02):  # the time that a command waits for a quiet thread
-                with self._changed:
-                    end = key.fileobj
-                    assert isinstance(end, socket.socket)
-                    if end is self._door:
-                        self._accept()
-                    elif end in self._pairs:
-                        self._pass_on(end)
-
-    def _accept(self) -> None:
-        client, _ = self._door.accept()
-        if self._holding and not self._let_in:
-            self._held.append(client)
-        else:
-            self._let_in = max(0, self._let_in - 1)
-            server = self._connect()
-            for end in (client, server):
-                if end.family == socket.AF_INET:  # else what we pass on may wait for 40 ms
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for one, other in ((client, server), (server, client)):
-                self._pairs[one] = other
-                self._selector.register(one, EVENT_READ)
-        self.accepted += 1
-        self._changed.notify_all()
-
-    def _connect(self) -> socket.socket:
+    def _to_server(self) -> socket.socket:
         target = conninfo_to_dict(self._target_url)
         host, port = str(target.get("hostaddr") or target.get("host")), int(target.get("port") or 5432)
         if not host.startswith("/"):
@@ -148,41 +31,10 @@ class Proxy:
         server.connect(f"{host}/.s.PGSQL.{port}")
         return server
 
-    def _pass_on(self, end: socket.socket) -> None:
-        other = self._pairs[end]
-        try:
-            data = end.recv(65536)
-            if self._swallowing and data:
-                return
-            if data:
-                other.sendall(data)
-                return
-        except OSError:
-            pass  # one of them has gone
-        for gone in (end, other):
-            self._selector.unregister(gone)
-            del self._pairs[gone]
-            gone.close()
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closed = True
-        self._thread.join(LIMIT)
-        self._cut()
-        self._selector.close()
-        self._door.close()
-
 
 @contextmanager
 def proxy(url: str, *, refusing: bool = False) -> Iterator[Proxy]:
     """A proxy in front of the server behind `url`; `refusing`: nobody gets in before `forward()`."""
     made = Proxy(url)
-    if not refusing:
-        made.forward()
-    made.start()
-    try:
+    with running(made, refusing=refusing):
         yield made
-    finally:
-        made.close()

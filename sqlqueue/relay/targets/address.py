@@ -1,0 +1,107 @@
+"""Where a publisher sends to, as a URL says it; no error repeats what may be a password."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import attrs
+
+from sqlqueue.errors import DeclarationError
+
+#: Seconds that a publish may take.
+TIMEOUT = 30.0
+
+
+@attrs.frozen(kw_only=True)
+class Address:
+    """A URL in its parts, decoded. `hosts` have their ports, where there are any; `path` is without its first slash."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int | None], ...] = (("localhost", None),)
+    username: str | None = None
+    password: str | None = attrs.field(default=None, repr=False)
+    path: str = ""
+    options: Mapping[str, str] = MappingProxyType({})
+
+    def one_host(self) -> tuple[str, int | None]:
+        if len(self.hosts) != 1:
+            raise DeclarationError(f"the URL {self} names {len(self.hosts)} hosts; this publisher takes one")
+        return self.hosts[0]
+
+    def only(self, *names: str) -> None:
+        """Refuse every option but these."""
+        unknown = sorted(self.options.keys() - set(names))
+        if unknown:
+            raise DeclarationError(
+                f"the URL {self} has the option {unknown[0]!r}; there are: {', '.join(sorted(names))}"
+            )
+
+    def number(self, name: str, default: float) -> float:
+        """An option that is a number."""
+        given = self.options.get(name)
+        try:
+            return default if given is None else float(given)
+        except ValueError:
+            raise DeclarationError(f"the URL {self} has {name}={given!r}, which is no number") from None
+
+    def whole(self, name: str, default: int) -> int:
+        """An option that is a whole number."""
+        given = self.options.get(name)
+        if given is None:
+            return default
+        if not given.isdecimal():
+            raise DeclarationError(f"the URL {self} has {name}={given!r}, which is no whole number")
+        return int(given)
+
+    def timeout(self) -> float:
+        return self.number("timeout", TIMEOUT)
+
+    def __str__(self) -> str:
+        """Scheme and hosts: the rest may hold secrets."""
+        return shown(self.scheme, self.hosts)
+
+
+def shown(scheme: str, hosts: tuple[tuple[str, int | None], ...]) -> str:
+    """Scheme and hosts as a URL."""
+    named = (f"[{host}]" if ":" in host else host for host, _ in hosts)
+    ports = ("" if port is None else f":{port}" for _, port in hosts)
+    return f"{scheme}://" + ",".join(name + port for name, port in zip(named, ports, strict=True))
+
+
+def parse(url: str) -> Address:
+    """The parts of a URL. Raises `DeclarationError` where it is none."""
+    scheme, _, rest = url.partition("://")
+    if not rest and not url.endswith("://"):
+        raise DeclarationError(f"{scheme.partition(':')[0]!r} begins no URL; write scheme://host")
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise DeclarationError(f"the {scheme} URL cannot be read: {error}") from None
+    login, at, hosts = parts.netloc.rpartition("@")
+    username, _, password = login.partition(":")
+    return Address(
+        scheme=scheme,
+        hosts=tuple(_host(scheme, host) for host in hosts.split(",")),
+        username=unquote(username) if at and username else None,
+        password=unquote(password) if at and password else None,
+        path=unquote(parts.path[1:]),
+        options=MappingProxyType(_options(scheme, parts.query)),
+    )
+
+
+def _host(scheme: str, text: str) -> tuple[str, int | None]:
+    host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
+    if not colon:
+        host, port = text, ""
+    if port and not (port.isdecimal() and 0 < int(port) < 65536):
+        raise DeclarationError(f"the {scheme} URL has the port {port!r}, which is not in 1 to 65535")
+    return unquote(host).strip("[]") or "localhost", int(port) if port else None
+
+
+def _options(scheme: str, query: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name in found:
+            raise DeclarationError(f"the {scheme} URL has the option {name!r} twice")
+        found[name] = value
+    return found

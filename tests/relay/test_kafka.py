@@ -1,0 +1,187 @@
+"""The publisher to Kafka, on librdkafka's own cluster."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import attrs
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from sqlqueue import DeclarationError
+from sqlqueue.publisher import Publisher
+from sqlqueue.relay.targets.kafka import KafkaPublisher, sqlqueue_publisher
+from tests.relay.mock_cluster import MESSAGE_TOO_LARGE, MockCluster, mock_cluster
+from tests.relay.target import LIMIT, PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, publish_again, refusal
+
+
+@attrs.define
+class KafkaTarget:
+    """A topic of one partition."""
+
+    cluster: MockCluster
+    topic: str
+    refused: str
+
+    @property
+    def port(self) -> int:
+        return int(self.cluster.servers.rpartition(":")[2])
+
+    def url(self, *, port: int | None = None, login: str = "", own: bool = True, **options: object) -> str:
+        path = f"/{self.topic}" if own else ""
+        return f"kafka://{login}{'@' if login else ''}127.0.0.1:{port or self.port}{path}?{urlencode(options)}"
+
+    def make(self, url: str) -> Publisher:
+        publisher = sqlqueue_publisher(url)
+        assert publisher is not None
+        return publisher
+
+    def arrived(self) -> list[Arrived]:
+        return [_arrived(record) for record in self.records(self.topic)]
+
+    def records(self, topic: str) -> list[Any]:
+        consumer = Consumer({"bootstrap.servers": self.cluster.servers, "group.id": unique(), "log_level": 0})
+        try:
+            found = consumer.list_topics(topic, LIMIT).topics[topic].partitions
+            parts = [TopicPartition(topic, part, 0) for part in found]
+            ends = [consumer.get_watermark_offsets(part, LIMIT) for part in parts]
+            consumer.assign(parts)
+            count = sum(high for _, high in ends if high > 0)
+            return list(consumer.consume(count, LIMIT)) if count else []
+        finally:
+            consumer.close()
+
+
+def _arrived(record: Any) -> Arrived:
+    assert record.error() is None
+    headers = {name: value.decode() for name, value in record.headers() or []}
+    key = record.key()
+    id_ = headers.pop("message-id", None)
+    return Arrived(payload=record.value() or b"", key=None if key is None else key.decode(), headers=headers, id=id_)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MockCluster]:
+    needs("kafka")
+    with mock_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def target(cluster: MockCluster) -> KafkaTarget:
+    made = KafkaTarget(cluster, unique(), unique("refused"))
+    cluster.create_topic(made.topic, 1)
+    cluster.create_topic(made.refused, 1)
+    cluster.refuse_topic(made.refused)
+    return made
+
+
+@attrs.frozen
+class Way:
+    """What stands for a proxy: a cluster tells where it is, and clients go there."""
+
+    cluster: MockCluster
+    port: int
+
+    def cut(self) -> None:
+        self.cluster.stop()
+        self.cluster.start()
+
+    def swallow(self) -> None:
+        self.cluster.delay(60_000)
+
+
+@pytest.fixture
+def cuts(target: KafkaTarget) -> Iterator[Way]:
+    yield Way(target.cluster, target.port)
+    target.cluster.delay(0)
+
+
+class TestArrivals(Arrivals):
+    def test_messages_of_a_key_have_one_partition(self, target: KafkaTarget, make: Make) -> None:
+        topic = unique()
+        target.cluster.create_topic(topic, 4)
+        keys = [f"{number % 20}" for number in range(100)]
+        make().publish([message("a", key=key, destination=topic) for key in keys])
+        found = {(record.key(), record.partition()) for record in target.records(topic)}
+        assert len(found) == 20
+        assert len({partition for _, partition in found}) == 4
+
+
+class TestRefusals(Refusals):
+    def limit(self, size: int) -> dict[str, object]:
+        return {"message.max.bytes": size}
+
+    def test_what_the_broker_says_of_a_topic_is_told(self, target: KafkaTarget, make: Make) -> None:
+        said = refusal(make(), message("a", destination=target.refused)).unconfirmed[0]
+        assert said.startswith("TOPIC_AUTHORIZATION_FAILED: ")
+
+    def test_what_the_broker_says_of_a_message_is_told(self, target: KafkaTarget, make: Make) -> None:
+        publisher = make()
+        publisher.publish([message("a")])
+        target.cluster.refuse_requests(MESSAGE_TOO_LARGE)
+        error = refusal(publisher, message("b", key="k"))
+        assert "MSG_SIZE_TOO_LARGE" in error.unconfirmed[0]
+        publish_again(publisher, message("c"))
+        assert payloads(target.arrived()) == ["a", "c"]
+
+    @pytest.mark.parametrize("topic", ["a b", ".", "..", "x" * 250, "köln", "a/b"])
+    def test_what_is_no_topics_name_is_told(self, make: Make, topic: str) -> None:
+        assert "is no topic's name" in refusal(make(), message("a", destination=topic)).unconfirmed[0]
+
+    def test_a_full_producer_waits_for_room(self, target: KafkaTarget, make: Make) -> None:
+        publisher = make(**{"queue.buffering.max.messages": 5})
+        publisher.publish([message(f"{number}", key="k") for number in range(50)])
+        assert payloads(target.arrived()) == [f"{number}" for number in range(50)]
+
+
+class TestOutages(Outages):
+    def module(self) -> str:
+        return KafkaPublisher.__module__
+
+    def test_a_login_is_sent_by_sasl_over_tls_unless_told_otherwise(self, target: KafkaTarget, make: Make) -> None:
+        """The cluster here speaks neither, so it is told, without the password."""
+        error = refusal(make(login=f"shop:{PASSWORD}", timeout=1), message("a"))
+        assert "ssl" in str(error).lower()
+        assert PASSWORD not in f"{error} {error.unconfirmed}"
+
+    def test_a_wrong_password_is_told_without_it(self, target: KafkaTarget, make: Make) -> None:
+        plain = {"security.protocol": "SASL_PLAINTEXT", "timeout": 1}
+        error = refusal(make(login=f"shop:{PASSWORD}", **plain), message("a"))
+        assert "sasl" in str(error).lower()
+        assert PASSWORD not in f"{error} {error.unconfirmed}"
+
+
+class TestCuts(Cuts): ...
+
+
+def test_the_name_has_neither_user_nor_password() -> None:
+    publisher = KafkaPublisher.from_url("kafka://shop:hush@one,two:9093/orders?ssl.key.password=hush")
+    assert publisher.name == "kafka://one:9092,two:9093/orders"
+    assert "hush" not in repr(publisher)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "kafka://shop:hush@host/orders?nonsense=1",
+            'kafka://host:9092/orders: No such configuration property: "nonsense"',
+        ),
+        ("kafka://shop:hush@host/orders?linger.ms=soon", "queue.buffering.max.ms"),
+        ("kafka://shop:hush@host/orders?acks=1", "the option 'acks' is the publisher's own; leave it out"),
+        ("kafka://shop:hush@host/orders?timeout=never", "has timeout='never', which is no number"),
+    ],
+)
+def test_a_url_that_cannot_be_one_is_refused_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        sqlqueue_publisher(url)
+    assert said in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_another_url_is_left_to_others() -> None:
+    assert sqlqueue_publisher("redis://host/0") is None
+    with pytest.raises(DeclarationError):
+        KafkaPublisher.from_url("redis://host/0")

@@ -1,0 +1,247 @@
+"""The publisher to NATS JetStream, on the server of this machine."""
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from email.header import Header
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import attrs
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.js.api import StorageType
+
+from sqlqueue import DeclarationError
+from sqlqueue.publisher import Publisher
+from sqlqueue.relay.targets.nats import NATSPublisher, sqlqueue_publisher
+from tests.relay.target import LIMIT, PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, publish_again, refusal
+
+PORT = 4222
+
+
+@attrs.define
+class NATSTarget:
+    """A stream of its own, which covers one subject and those below it."""
+
+    loop: asyncio.AbstractEventLoop
+    client: Client
+    stream: str
+    port: int = PORT
+
+    @property
+    def refused(self) -> str:
+        return unique("nowhere")
+
+    def url(self, *, port: int | None = None, login: str = "", own: bool = True, **options: object) -> str:
+        path = f"/{self.stream}" if own else ""
+        return f"nats://{login}{'@' if login else ''}127.0.0.1:{port or self.port}{path}?{urlencode(options)}"
+
+    def make(self, url: str) -> Publisher:
+        publisher = sqlqueue_publisher(url)
+        assert publisher is not None
+        return publisher
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def arrived(self) -> list[Arrived]:
+        return [_arrived(stored) for stored in self.run(self._all())]
+
+    async def _all(self) -> list[Any]:
+        stream = self.client.jetstream()
+        last = (await stream.stream_info(self.stream)).state.last_seq
+        return [await stream.get_msg(self.stream, number) for number in range(1, last + 1)]
+
+
+def _arrived(stored: Any) -> Arrived:
+    headers = {name: _text(value) for name, value in (stored.headers or {}).items()}
+    key, id_ = headers.pop("message-key", None), headers.pop("Nats-Msg-Id", None)
+    return Arrived(payload=stored.data or b"", key=key, headers=headers, id=id_)
+
+
+def _text(value: str | Header) -> str:
+    """nats-py takes headers for those of a mail, and UTF-8 for an unknown encoding."""
+    if isinstance(value, str):
+        return value
+    return "".join(str(part) for part, _ in value._chunks).encode("ascii", "surrogateescape").decode()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def serving(port: int, **settings: Any) -> Iterator[NATSTarget]:
+    loop = asyncio.new_event_loop()
+    client = loop.run_until_complete(nats.connect(f"nats://127.0.0.1:{port}", **settings))
+    made = NATSTarget(loop, client, unique(), port)
+    subjects = [made.stream, f"{made.stream}.>"]
+    limits: Any = {"storage": StorageType.MEMORY, "max_msg_size": 2_000}
+    made.run(client.jetstream().add_stream(name=made.stream, subjects=subjects, **limits))
+    try:
+        yield made
+    finally:
+        made.run(client.jetstream().delete_stream(made.stream))
+        made.run(client.close())
+        loop.close()
+
+
+@pytest.fixture
+def target() -> Iterator[NATSTarget]:
+    needs("nats")
+    with serving(PORT) as made:
+        yield made
+
+
+class TestArrivals(Arrivals):
+    def test_one_with_an_id_that_came_before_is_stored_once(self, target: NATSTarget, make: Make) -> None:
+        publisher = make()
+        for _ in range(2):
+            publisher.publish([message("a", id="17"), message("b", id="18")])
+        assert sorted(payloads(target.arrived())) == ["a", "b"]
+
+    def test_a_destination_is_a_subject_of_the_stream(self, target: NATSTarget, make: Make) -> None:
+        subject = f"{target.stream}.new"
+        make(own=False).publish([message("a", destination=subject)])
+        stored = target.run(target.client.jetstream().get_msg(target.stream, 1))
+        assert stored.subject == subject
+
+
+class TestRefusals(Refusals):
+    told = "the stream refused it: message size exceeds maximum allowed"
+
+    def limit(self, size: int) -> dict[str, object]:
+        return {}  # the stream's
+
+    def test_a_subject_that_no_stream_covers_is_told(self, target: NATSTarget, make: Make) -> None:
+        subject = target.refused
+        said = refusal(make(), message("a", destination=subject)).unconfirmed[0]
+        assert said == f"no stream covers the subject {subject!r}, or JetStream is off; create one"
+
+    @pytest.mark.parametrize("settings", [{}, {"headers": {"a": "b"}}])
+    def test_larger_than_the_server_takes_is_told_with_its_limit(
+        self, target: NATSTarget, make: Make, settings: dict[str, Any]
+    ) -> None:
+        """With its headers: the server would cut the connection."""
+        payload = "x" * (target.client.max_payload + (0 if settings else 1))
+        error = refusal(make(), message("a"), message(payload, **settings), message("c"))
+        assert list(error.unconfirmed) == [1]
+        assert f"more than the server's max_payload={target.client.max_payload}" in error.unconfirmed[1]
+        assert sorted(payloads(target.arrived())) == ["a", "c"]
+
+    @pytest.mark.parametrize("subject", ["a b", "a..b", ".a", "a.", "a.*", ">", "a.>.b", "a\r\nPING", "x" * 4_000])
+    def test_what_is_no_subject_is_told(self, make: Make, subject: str) -> None:
+        said = refusal(make(), message("a", destination=subject)).unconfirmed[0]
+        assert "is no subject to publish to" in said
+
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [
+            ({"headers": {"a": "b\r\nc: d"}}, "'a' has a line break"),
+            ({"headers": {"a": " b"}}, "'a' has a line break, or white space at its ends"),
+            ({"key": "k\n"}, "'key' has a line break"),
+            ({"headers": {"a b": "c"}}, "the header name 'a b' is none for NATS"),
+            ({"headers": {"": "c"}}, "the header name '' is none for NATS"),
+        ],
+    )
+    def test_what_a_header_cannot_carry_is_told(self, make: Make, settings: dict[str, Any], said: str) -> None:
+        assert said in refusal(make(), message("a", **settings)).unconfirmed[0]
+
+    def test_a_wrong_password_is_told_without_it(self, tmp_path: Path) -> None:
+        with nats_server(tmp_path, "--user", "shop", "--pass", "right") as port:
+            for login in (f"shop:{PASSWORD}", PASSWORD):  # the other is a token
+                publisher = NATSPublisher.from_url(f"nats://{login}@127.0.0.1:{port}/orders")
+                error = refusal(publisher, message("a"))
+                publisher.close()
+                assert re.search("Authorization|reset", str(error))  # the server hangs up, at times before it is heard
+                assert PASSWORD not in f"{error} {error.unconfirmed} {publisher!r}"
+            with serving(port, user="shop", password="right") as target:
+                right = target.make(target.url(login="shop:right"))
+                right.publish([message("a")])
+                right.close()
+                assert payloads(target.arrived()) == ["a"]
+
+    def test_a_server_without_jetstream_is_told(self, tmp_path: Path) -> None:
+        with nats_server(tmp_path, jetstream=False) as port:
+            publisher = NATSPublisher.from_url(f"nats://127.0.0.1:{port}/orders")
+            error = refusal(publisher, message("a"))
+            publisher.close()
+        assert "JetStream is off" in str(error)
+
+
+@contextmanager
+def nats_server(folder: Path, *options: str, jetstream: bool = True) -> Iterator[int]:
+    """A server of the test's own; its port."""
+    with_streams = ("-js", "-sd", str(folder)) if jetstream else ()
+    command = ["nats-server", "-a", "127.0.0.1", "-p", "-1", *with_streams, *options]
+    try:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        pytest.skip("nats-server is not in the path")
+    assert process.stderr is not None
+    try:
+        said = ""
+        while "Server is ready" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        found = re.search(r"client connections on 127\.0\.0\.1:(\d+)", said)
+        assert found, said
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT)
+
+
+class TestOutages(Outages):
+    def module(self) -> str:
+        return NATSPublisher.__module__
+
+    def test_one_of_several_servers_is_enough(self, target: NATSTarget) -> None:
+        publisher = target.make(f"nats://127.0.0.1:1,127.0.0.1:{PORT}/{target.stream}")
+        publisher.publish([message("a")])
+        publisher.close()
+        assert payloads(target.arrived()) == ["a"]
+
+
+class TestCuts(Cuts):
+    def test_after_a_long_outage_a_new_client_takes_over(self, target: NATSTarget, make: Make, cuts: Any) -> None:
+        publisher = make(port=cuts.port)
+        publisher.publish([message("a")])
+        cuts.refuse()
+        for _ in range(2):
+            refusal(publisher, message("b"))
+        cuts.forward()
+        publish_again(publisher, message("c"))
+        assert payloads(target.arrived()) == ["a", "c"]
+
+
+def test_the_name_has_neither_user_nor_password() -> None:
+    publisher = NATSPublisher.from_url("nats://shop:hush@one,two:4333/orders.new?timeout=3")
+    assert publisher.name == "nats://one:4222,two:4333/orders.new"
+    assert "hush" not in repr(publisher)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("nats://hush@host/?subject=orders", "has the option 'subject'; there are: timeout"),
+        ("nats://hush@host/?timeout=-1", "NATSPublisher(timeout=-1.0): give seconds above 0"),
+        ("nats://hush@host:0/", "has the port '0', which is not in 1 to 65535"),
+    ],
+)
+def test_a_url_that_cannot_be_one_is_refused_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        sqlqueue_publisher(url)
+    assert said in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_another_url_is_left_to_others() -> None:
+    assert sqlqueue_publisher("redis://host/0") is None
+    with pytest.raises(DeclarationError):
+        NATSPublisher.from_url("redis://host/0")
+    with pytest.raises(DeclarationError):
+        NATSPublisher(servers=())

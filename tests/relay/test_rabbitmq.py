@@ -1,0 +1,205 @@
+"""The publisher to RabbitMQ, on the broker of this machine."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import attrs
+import pika
+import pytest
+
+from sqlqueue import DeclarationError
+from sqlqueue.publisher import Publisher
+from sqlqueue.relay.targets.rabbitmq import RabbitMQPublisher, sqlqueue_publisher
+from tests.relay.target import PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, publish_again, refusal
+from tests.support.tcp_proxy import TCPProxy
+
+PORT = 5672
+
+
+@attrs.define
+class RabbitMQTarget:
+    """A queue of its own on the default exchange."""
+
+    channel: Any
+    queue: str
+    port: int = PORT
+
+    @property
+    def refused(self) -> str:
+        return f"{self.queue}-nowhere"
+
+    def url(self, *, port: int | None = None, login: str = "", own: bool = True, **options: object) -> str:
+        query = urlencode({**({"routing_key": self.queue} if own else {}), **options})
+        return f"amqp://{login or 'guest:guest'}@127.0.0.1:{port or self.port}/%2F?{query}"
+
+    def make(self, url: str) -> Publisher:
+        publisher = sqlqueue_publisher(url)
+        assert publisher is not None
+        return publisher
+
+    def taken(self) -> Iterator[tuple[Any, bytes]]:
+        while True:
+            method, properties, payload = self.channel.basic_get(self.queue, auto_ack=True)
+            if method is None:
+                return
+            yield properties, payload
+
+    def arrived(self) -> list[Arrived]:
+        return [_arrived(properties, payload) for properties, payload in self.taken()]
+
+
+def _arrived(properties: Any, payload: bytes) -> Arrived:
+    headers = dict(properties.headers or {})
+    key = headers.pop("message-key", None)
+    return Arrived(payload=payload, key=key, headers=headers, id=properties.message_id)
+
+
+@pytest.fixture
+def target() -> Iterator[RabbitMQTarget]:
+    needs("rabbitmq")
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", PORT))
+    made = RabbitMQTarget(connection.channel(), unique())
+    made.channel.queue_declare(made.queue, durable=True)
+    yield made
+    made.channel.queue_delete(made.queue)
+    connection.close()
+
+
+class TestArrivals(Arrivals):
+    def test_messages_are_persistent(self, target: RabbitMQTarget, make: Make) -> None:
+        make().publish([message("a")])
+        assert [properties.delivery_mode for properties, _ in target.taken()] == [2]
+
+    def test_an_exchange_hands_on_by_the_routing_key(self, target: RabbitMQTarget, make: Make) -> None:
+        exchange = unique()
+        target.channel.exchange_declare(exchange, "topic")
+        target.channel.queue_bind(target.queue, exchange, "orders.*")
+        publisher = make(own=False, exchange=exchange, routing_key="orders.new")
+        error = refusal(publisher, message("a"), message("b", destination="orders.paid"), message("c", destination="x"))
+        target.channel.exchange_delete(exchange)
+        assert error.unconfirmed == {
+            2: f"the exchange {exchange!r} has no queue for the routing key 'x'; declare one, and bind it"
+        }
+        assert sorted(payloads(target.arrived())) == ["a", "b"]
+
+    def test_a_fanout_exchange_needs_no_routing_key(self, target: RabbitMQTarget, make: Make) -> None:
+        exchange = unique()
+        target.channel.exchange_declare(exchange, "fanout")
+        target.channel.queue_bind(target.queue, exchange)
+        make(own=False, exchange=exchange).publish([message("a")])
+        target.channel.exchange_delete(exchange)
+        assert payloads(target.arrived()) == ["a"]
+
+
+class TestRefusals(Refusals):
+    def test_a_wrong_password_is_told_without_it(self, make: Make) -> None:
+        error = refusal(make(login=f"nobody:{PASSWORD}"), message("a"))
+        assert "ACCESS_REFUSED" in str(error)
+        assert PASSWORD not in f"{error} {error.unconfirmed}"
+
+    def test_equal_messages_of_which_one_has_no_way_are_told_apart(self, target: RabbitMQTarget, make: Make) -> None:
+        batch = [message("a", destination=place) for place in (target.refused, target.queue) * 3]
+        assert sorted(refusal(make(), *batch).unconfirmed) == [0, 2, 4]
+
+    def test_a_full_queue_refuses(self, target: RabbitMQTarget, make: Make) -> None:
+        full = unique()
+        target.channel.queue_declare(full, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+        publisher = make()
+        publisher.publish([message("a", destination=full)])
+        error = refusal(publisher, message("b", destination=full, key="k"), message("c", key="k"), message("d"))
+        target.channel.queue_delete(full)
+        assert sorted(error.unconfirmed) == [0, 1]
+        assert "nack" in error.unconfirmed[0]
+        assert payloads(target.arrived()) == ["d"]
+
+    def test_an_exchange_that_is_not_there_is_told_and_may_come(self, target: RabbitMQTarget, make: Make) -> None:
+        exchange = unique()
+        publisher = make(exchange=exchange)
+        assert f"no exchange '{exchange}'" in str(refusal(publisher, message("a")))
+        target.channel.exchange_declare(exchange, "fanout")
+        target.channel.queue_bind(target.queue, exchange)
+        publisher.publish([message("b")])
+        target.channel.exchange_delete(exchange)
+        assert payloads(target.arrived()) == ["b"]
+
+    def test_larger_than_the_broker_takes_is_told_in_its_words(self, target: RabbitMQTarget, make: Make) -> None:
+        publisher = make(max_bytes=2**30)
+        large = b"x" * (128 * 2**20 + 1)
+        error = refusal(publisher, attrs.evolve(message(""), payload=large))
+        assert "message size" in str(error)
+        publish_again(publisher, message("a"))
+        assert payloads(target.arrived()) == ["a"]
+
+    @pytest.mark.parametrize(
+        ("settings", "said"),
+        [
+            ({"destination": "k" * 256}, "the routing key is longer than the 255 bytes"),
+            ({"id": "ü" * 128}, "the id is longer than the 255 bytes"),
+            ({"headers": {"n" * 256: ""}}, "the name of a header is longer than the 255 bytes"),
+            ({"headers": {"n": "x" * 100_000}}, "its headers and key are longer than 100000 bytes"),
+            ({"key": "x" * 100_001}, "its headers and key are longer than 100000 bytes"),
+        ],
+    )
+    def test_what_amqp_has_no_room_for_is_told(self, make: Make, settings: dict[str, Any], said: str) -> None:
+        assert said in refusal(make(), message("a", **settings)).unconfirmed[0]
+
+    def test_what_amqp_has_just_room_for_arrives(self, target: RabbitMQTarget, make: Make) -> None:
+        headers = {"n" * 255: "x" * 99_000}
+        make().publish([message("a", id="i" * 255, headers=headers)])
+        assert target.arrived() == [Arrived(payload=b"a", id="i" * 255, headers=headers)]
+
+
+class TestOutages(Outages):
+    def module(self) -> str:
+        return RabbitMQPublisher.__module__
+
+
+class TestCuts(Cuts):
+    def test_an_idle_publisher_outlives_its_heartbeat(self, target: RabbitMQTarget, make: Make) -> None:
+        """The broker cuts a connection that is silent for two heartbeats."""
+        publisher = make(heartbeat=1)
+        publisher.publish([message("a")])
+        target.channel.connection.process_data_events(time_limit=3)  # meanwhile
+        publisher.publish([message("b")])
+        assert payloads(target.arrived()) == ["a", "b"]
+
+    def test_a_peer_that_fell_silent_is_lost_after_the_heartbeat(
+        self, target: RabbitMQTarget, make: Make, cuts: TCPProxy
+    ) -> None:
+        publisher = make(port=cuts.port, heartbeat=1)
+        publisher.publish([message("a")])
+        cuts.swallow()
+        error = refusal(publisher, message("b"))
+        assert "was lost" in str(error)
+        cuts.forward()
+        publisher.publish([message("c")])
+        assert payloads(target.arrived()) == ["a", "c"]
+
+
+def test_the_name_has_neither_user_nor_password() -> None:
+    publisher = RabbitMQPublisher.from_url("amqps://shop:hush@mq.example/sales%2Feu?exchange=events&routing_key=new")
+    assert publisher.name == "amqps://mq.example:5671/sales%2Feu?exchange=events&routing_key=new"
+    assert "hush" not in repr(publisher)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("amqp://:hush@host/?queue=orders", "has the option 'queue'; there are: exchange, heartbeat, max_bytes,"),
+        ("amqp://:hush@host/?heartbeat=0", "RabbitMQPublisher(heartbeat=0): give a whole number from 1"),
+        ("amqp://:hush@a,b/", "names 2 hosts; this publisher takes one"),
+    ],
+)
+def test_a_url_that_cannot_be_one_is_refused_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        sqlqueue_publisher(url)
+    assert said in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_another_url_is_left_to_others() -> None:
+    assert sqlqueue_publisher("redis://host/0") is None
+    with pytest.raises(DeclarationError):
+        RabbitMQPublisher.from_url("redis://host/0")

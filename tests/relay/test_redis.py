@@ -1,0 +1,161 @@
+"""The publisher to Redis Streams, on the server of this machine."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import attrs
+import pytest
+import redis
+
+from sqlqueue import DeclarationError
+from sqlqueue.publisher import Publisher
+from sqlqueue.relay.targets.redis import RedisPublisher, sqlqueue_publisher
+from tests.relay.target import PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, refusal
+
+PORT = 6379
+
+
+@attrs.define
+class RedisTarget:
+    """A stream of its own, and a key beside it that is no stream."""
+
+    client: "redis.Redis"
+    stream: str
+    port: int = PORT
+
+    @property
+    def refused(self) -> str:
+        return f"{self.stream}-text"
+
+    def url(self, *, port: int | None = None, login: str = "", own: bool = True, **options: object) -> str:
+        query = urlencode({**({"stream": self.stream} if own else {}), **options})
+        return f"redis://{login}{'@' if login else ''}127.0.0.1:{port or self.port}/0?{query}"
+
+    def make(self, url: str) -> Publisher:
+        publisher = sqlqueue_publisher(url)
+        assert publisher is not None
+        return publisher
+
+    def arrived(self) -> list[Arrived]:
+        entries: Any = self.client.xrange(self.stream)
+        return [
+            Arrived(
+                payload=fields[b"payload"],
+                key=fields[b"key"].decode() if b"key" in fields else None,
+                headers=json.loads(fields.get(b"headers", b"{}")),
+                id=fields[b"id"].decode() if b"id" in fields else None,
+            )
+            for _, fields in entries
+        ]
+
+
+@pytest.fixture
+def target() -> Iterator[RedisTarget]:
+    needs("redis")
+    with redis.Redis("127.0.0.1", PORT) as client:
+        made = RedisTarget(client, unique())
+        client.set(made.refused, "no stream")
+        yield made
+        client.delete(made.stream, made.refused)
+
+
+class TestArrivals(Arrivals): ...
+
+
+class TestRefusals(Refusals):
+    def test_a_wrong_password_is_told_without_it(self, make: Make) -> None:
+        error = refusal(make(login=f"nobody:{PASSWORD}"), message("a"))
+        assert "WRONGPASS" in str(error).upper() or "password" in str(error)
+        assert PASSWORD not in f"{error} {error.unconfirmed}"
+
+    def test_the_servers_word_is_told_without_the_payload(self, target: RedisTarget, make: Make) -> None:
+        error = refusal(make(), message("secret", destination=target.refused))
+        assert error.unconfirmed[0].startswith(f"stream {target.refused!r}: ")
+        assert "WRONGTYPE" in error.unconfirmed[0]
+        assert "secret" not in str(error)
+
+    def test_a_user_who_may_not_write_to_a_stream_loses_only_that(self, target: RedisTarget) -> None:
+        """Redis gives up a whole transaction for it."""
+        user = unique("user")
+        target.client.acl_setuser(
+            user, enabled=True, passwords=[f"+{PASSWORD}"], keys=[target.stream], commands=["+@all"]
+        )
+        publisher = target.make(target.url(login=f"{user}:{PASSWORD}"))
+        try:
+            batch = [message("a"), message("b", destination="another"), message("c")]
+            assert list(refusal(publisher, *batch).unconfirmed) == [1]
+        finally:
+            publisher.close()
+            target.client.acl_deluser(user)
+        assert payloads(target.arrived()) == ["a", "c"]
+
+
+class TestOutages(Outages):
+    def module(self) -> str:
+        return RedisPublisher.__module__
+
+
+class TestCuts(Cuts):
+    patience: ClassVar[dict[str, object]] = {"timeout": 1}
+
+
+def test_a_stream_is_trimmed_to_about_maxlen(target: RedisTarget, make: Make) -> None:
+    publisher = make(maxlen=100)
+    for _ in range(5):
+        publisher.publish([message("x")] * 100)
+    assert 100 <= target.client.xlen(target.stream) < 300
+
+
+def test_the_name_has_neither_user_nor_password() -> None:
+    publisher = RedisPublisher.from_url("rediss://shop:hush@redis.example/2?stream=orders")
+    assert publisher.name == "rediss://redis.example:6379/2?stream=orders"
+    assert "hush" not in repr(publisher)
+
+
+def test_settings_stand_in_the_url() -> None:
+    publisher = RedisPublisher.from_url(
+        "rediss://shop:hu%40sh@[::1]:7000/2?stream=orders&maxlen=9&timeout=2.5&max_bytes=7"
+    )
+    assert attrs.asdict(publisher, filter=lambda field, _: not field.name.startswith("_")) == {
+        "host": "::1",
+        "port": 7000,
+        "db": 2,
+        "username": "shop",
+        "password": "hu@sh",
+        "tls": True,
+        "stream": "orders",
+        "maxlen": 9,
+        "max_bytes": 7,
+        "timeout": 2.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:hush@host/orders", "names the database 'orders', which is no number"),
+        ("redis://:hush@host/?queue=orders", "has the option 'queue'; there are: max_bytes, maxlen, stream, timeout"),
+        ("redis://:hush@host/?maxlen=many", "has maxlen='many', which is no whole number"),
+        ("redis://:hush@host/?maxlen=0", "RedisPublisher(maxlen=0): give a whole number from 1"),
+        ("redis://:hush@host/?timeout=0", "RedisPublisher(timeout=0.0): give seconds above 0"),
+        ("redis://:hush@host/?timeout=soon", "has timeout='soon', which is no number"),
+        ("redis://:hush@host/?stream=a&stream=b", "has the option 'stream' twice"),
+        ("redis://:hush@host:99999/", "has the port '99999', which is not in 1 to 65535"),
+        ("redis://:hush@a,b/", "names 2 hosts; this publisher takes one"),
+        ("redis:", "'redis' begins no URL; write scheme://host"),
+    ],
+)
+def test_a_url_that_cannot_be_one_is_refused_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        sqlqueue_publisher(url)
+    assert said in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_another_url_is_left_to_others() -> None:
+    assert sqlqueue_publisher("nats://host/orders") is None
+    with pytest.raises(DeclarationError):
+        RedisPublisher.from_url("nats://host/orders")
