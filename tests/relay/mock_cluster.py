@@ -13,6 +13,7 @@ PRODUCE = 0  # the request's number in Kafka's protocol
 
 TOPIC_AUTHORIZATION_FAILED = 29
 MESSAGE_TOO_LARGE = 10
+OUT_OF_ORDER = 45  # of an idempotent producer, which can send nothing more after it
 
 _library: ctypes.CDLL | None = None
 

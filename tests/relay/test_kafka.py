@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from sqlqueue import DeclarationError
 from sqlqueue.publisher import Publisher
 from sqlqueue.relay.targets.kafka import KafkaPublisher, sqlqueue_publisher
-from tests.relay.mock_cluster import MESSAGE_TOO_LARGE, MockCluster, mock_cluster
+from tests.relay.mock_cluster import MESSAGE_TOO_LARGE, OUT_OF_ORDER, MockCluster, mock_cluster
 from tests.relay.target import LIMIT, PASSWORD, Arrived, Make, message, needs, payloads, unique
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, publish_again, refusal
 
@@ -123,6 +123,14 @@ class TestRefusals(Refusals):
         target.cluster.refuse_requests(MESSAGE_TOO_LARGE)
         error = refusal(publisher, message("b", key="k"))
         assert "MSG_SIZE_TOO_LARGE" in error.unconfirmed[0]
+        publish_again(publisher, message("c"))
+        assert payloads(target.arrived()) == ["a", "c"]
+
+    def test_after_a_fatal_error_another_producer_takes_over(self, target: KafkaTarget, make: Make) -> None:
+        publisher = make()
+        publisher.publish([message("a")])
+        target.cluster.refuse_requests(OUT_OF_ORDER)
+        assert list(refusal(publisher, message("b")).unconfirmed) == [0]
         publish_again(publisher, message("c"))
         assert payloads(target.arrived()) == ["a", "c"]
 

@@ -87,6 +87,7 @@ class KafkaClient:
         except BufferError:
             return False
         except KafkaException as error:
+            self.failed |= error.args[0].code() == KafkaError._FATAL
             tally.refuse(place, self._why(message, error.args[0]))
         return True
 
@@ -124,7 +125,10 @@ class KafkaClient:
 
     def _run(self) -> None:
         while not self._closed:
-            self._producer.poll(INTERVAL)
+            try:
+                self._producer.poll(INTERVAL)
+            except KafkaException as error:  # a fatal one is raised here; the reports still come
+                self._told(error.args[0])
 
 
 def _report(reports: "SimpleQueue[Report]", place: int, error: KafkaError | None, message: object) -> None:
