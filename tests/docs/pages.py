@@ -8,10 +8,13 @@ from types import CodeType
 
 import attrs
 
-from tests.support.availability import INTEGRATIONS, installed
+from tests.support.availability import BROKERS, INTEGRATIONS, installed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+#: The words of an info string that name a module.
+LIBRARIES = {*INTEGRATIONS, *(module for module, _ in BROKERS.values())}
 
 _FENCE = re.compile(r"^ *```(.*)$")
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -30,7 +33,7 @@ class Block:
     @property
     def needs(self) -> Sequence[str]:
         """The modules that it is about, beside sqlqueue: the further words of its info string."""
-        return [word for word in self.info[1:] if word in INTEGRATIONS]
+        return [word for word in self.info[1:] if word in LIBRARIES]
 
     @property
     def runs(self) -> bool:
