@@ -129,8 +129,15 @@ async def connect(
     try:
         await session.client.connect(servers, **settings)
     except (Error, OSError, asyncio.TimeoutError) as error:
-        await session.client.close()
+        await _give_up(session.client)
         raise Refused(session.why_not(error)) from None
     except asyncio.CancelledError:
-        await session.client.close()
+        await _give_up(session.client)
         raise
+
+
+async def _give_up(client: Client) -> None:
+    try:
+        await client.close()
+    except AttributeError:
+        pass  # before 2.15 it looks for a connection that there never was

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pika
 from pika.adapters.asyncio_connection import AsyncioConnection
-from pika.exceptions import ChannelClosed
+from pika.exceptions import ChannelClosed, ConnectionClosedByClient
 
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.relay.targets.loop import GRACE
@@ -25,6 +25,14 @@ class Sent:
     routing_key: str
     confirmed: "asyncio.Future[None]"
     returned: bool = False
+
+
+class Connection(AsyncioConnection):  # type: ignore[misc]  # pika carries no types
+    """One that can be given up without an answer, which pika leaves to its subclasses."""
+
+    def abandon(self) -> None:
+        if not self.is_closed:
+            self._terminate_stream(ConnectionClosedByClient(0, "given up"))
 
 
 @attrs.define(eq=False)
@@ -47,7 +55,7 @@ class RabbitMQSession:
 
     async def open(self, parameters: Any) -> None:
         where = f"{parameters.host}:{parameters.port}"
-        self._connection = AsyncioConnection(
+        self._connection = Connection(
             parameters,
             on_open_callback=self._opened,
             on_open_error_callback=lambda _, error: self._end(f"no connection to {where}: {_told(error)}"),
@@ -78,6 +86,8 @@ class RabbitMQSession:
     async def close(self) -> None:
         self._end("the publisher was closed")
         self._hang_up()
+        await asyncio.wait({self._closed}, timeout=GRACE)
+        self._connection.abandon()
         await asyncio.wait({self._closed}, timeout=GRACE)
 
     def _hang_up(self) -> None:
