@@ -90,7 +90,7 @@ def nats_by_hand() -> Iterator[tuple[str, str, Send]]:
 def kafka_by_hand() -> Iterator[tuple[str, str, Send]]:
     from confluent_kafka import Producer
 
-    from tests.relay.mock_cluster import mock_cluster
+    from tests.relay.brokers.mock_cluster import mock_cluster
 
     with mock_cluster() as cluster:
         cluster.create_topic("bench", 4)

@@ -1,14 +1,21 @@
 """The example of the outbox, as people run it."""
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.relay.brokers import serving
+from tests.support.availability import BROKERS, installed
 from tests.support.database import Database
 
 SHOP = Path(__file__).parents[2] / "examples" / "shop.py"
 LIMIT = 60.0  # seconds
+
+CUSTOMERS = ("jane", "joe", "ann")
 
 EVENT = re.compile(r'^  (\w+): event (\d+) {"number":"(A-\d+)","customer":"(\w+)","amount":(\d+)}$', re.MULTILINE)
 
@@ -22,12 +29,23 @@ def test_each_order_is_one_event_in_order_for_each_customer_and_an_empty_cart_is
     said = run("--url", database.url, "--orders", "12")
     assert "12 orders were placed\n12 events were published to memory://bus\n" in said
     told = [(key, int(number.removeprefix("A-"))) for key, _, number, _, _ in EVENT.findall(said)]
-    for customer in ("jane", "joe", "ann"):
+    for customer in CUSTOMERS:
         numbers = [number for key, number in told if key == customer]
         assert (len(numbers), numbers) == (4, sorted(numbers))
     assert len({event for _, event, _, _, _ in EVENT.findall(said)}) == 12
     assert database.execute("SELECT count(*) FROM shop_events") == [(0,)]
     assert database.execute("SELECT count(*) FROM shop_orders") == [(12,)]
+
+
+@pytest.mark.parametrize("name", [name for name, (module, _) in BROKERS.items() if installed(module)])
+def test_the_events_go_to_each_broker(name: str) -> None:
+    with serving(name) as target:
+        assert "12 orders were placed\n12 events were published to " in run("--to", target.url(), "--orders", "12")
+        arrived = target.arrived()
+    assert len({each.id for each in arrived}) == len(arrived) == 12
+    for first, customer in enumerate(CUSTOMERS):
+        placed = [json.loads(each.payload)["number"] for each in arrived if each.key == customer]
+        assert placed == [f"A-{number}" for number in range(first or 3, 13, 3)]
 
 
 def test_a_second_run_places_the_same_orders_again_and_sends_nothing(database: Database) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -29,6 +30,17 @@ class Arrived:
     id: str | None = None
 
 
+class Way(Protocol):
+    """The way from a publisher to its broker, which a test cuts."""
+
+    @property
+    def port(self) -> int: ...
+
+    def cut(self) -> None:
+        """Cut all connections; new ones are taken."""
+        ...
+
+
 class Target(Protocol):
     """A broker, and a destination of the test's own on it."""
 
@@ -42,6 +54,8 @@ class Target(Protocol):
         ...
 
     def make(self, url: str) -> Publisher: ...
+
+    def way(self) -> AbstractContextManager[Way]: ...
 
     def arrived(self) -> list[Arrived]:
         """All that has arrived at the test's destination, in its order."""

@@ -1,64 +1,15 @@
 """The publisher to Kafka, on librdkafka's own cluster."""
 
 from collections.abc import Iterator
-from typing import Any
-from urllib.parse import urlencode
 
-import attrs
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from sqlqueue import DeclarationError
-from sqlqueue.publisher import Publisher
 from sqlqueue.relay.targets.kafka import KafkaPublisher, sqlqueue_publisher
-from tests.relay.mock_cluster import MESSAGE_TOO_LARGE, OUT_OF_ORDER, MockCluster, mock_cluster
-from tests.relay.target import LIMIT, PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.brokers.kafka import ClusterWay, KafkaTarget, target_on
+from tests.relay.brokers.mock_cluster import MESSAGE_TOO_LARGE, OUT_OF_ORDER, MockCluster, mock_cluster
+from tests.relay.target import PASSWORD, Make, message, needs, payloads, unique
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, publish_again, refusal
-
-
-@attrs.define
-class KafkaTarget:
-    """A topic of one partition."""
-
-    cluster: MockCluster
-    topic: str
-    refused: str
-
-    @property
-    def port(self) -> int:
-        return int(self.cluster.servers.rpartition(":")[2])
-
-    def url(self, *, port: int | None = None, login: str = "", own: bool = True, **options: object) -> str:
-        path = f"/{self.topic}" if own else ""
-        return f"kafka://{login}{'@' if login else ''}127.0.0.1:{port or self.port}{path}?{urlencode(options)}"
-
-    def make(self, url: str) -> Publisher:
-        publisher = sqlqueue_publisher(url)
-        assert publisher is not None
-        return publisher
-
-    def arrived(self) -> list[Arrived]:
-        return [_arrived(record) for record in self.records(self.topic)]
-
-    def records(self, topic: str) -> list[Any]:
-        consumer = Consumer({"bootstrap.servers": self.cluster.servers, "group.id": unique(), "log_level": 0})
-        try:
-            found = consumer.list_topics(topic, LIMIT).topics[topic].partitions
-            parts = [TopicPartition(topic, part, 0) for part in found]
-            ends = [consumer.get_watermark_offsets(part, LIMIT) for part in parts]
-            consumer.assign(parts)
-            count = sum(high for _, high in ends if high > 0)
-            return list(consumer.consume(count, LIMIT)) if count else []
-        finally:
-            consumer.close()
-
-
-def _arrived(record: Any) -> Arrived:
-    assert record.error() is None
-    headers = {name: value.decode() for name, value in record.headers() or []}
-    key = record.key()
-    id_ = headers.pop("message-id", None)
-    return Arrived(payload=record.value() or b"", key=None if key is None else key.decode(), headers=headers, id=id_)
 
 
 @pytest.fixture(scope="module")
@@ -70,31 +21,12 @@ def cluster() -> Iterator[MockCluster]:
 
 @pytest.fixture
 def target(cluster: MockCluster) -> KafkaTarget:
-    made = KafkaTarget(cluster, unique(), unique("refused"))
-    cluster.create_topic(made.topic, 1)
-    cluster.create_topic(made.refused, 1)
-    cluster.refuse_topic(made.refused)
-    return made
-
-
-@attrs.frozen
-class Way:
-    """What stands for a proxy: a cluster tells where it is, and clients go there."""
-
-    cluster: MockCluster
-    port: int
-
-    def cut(self) -> None:
-        self.cluster.stop()
-        self.cluster.start()
-
-    def swallow(self) -> None:
-        self.cluster.delay(60_000)
+    return target_on(cluster)
 
 
 @pytest.fixture
-def cuts(target: KafkaTarget) -> Iterator[Way]:
-    yield Way(target.cluster, target.port)
+def cuts(target: KafkaTarget) -> Iterator[ClusterWay]:
+    yield ClusterWay(target.cluster, target.port)
     target.cluster.delay(0)
 
 

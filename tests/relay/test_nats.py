@@ -1,97 +1,25 @@
 """The publisher to NATS JetStream, on the server of this machine."""
 
-import asyncio
 import re
 import subprocess
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from email.header import Header
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-import attrs
-import nats
 import pytest
-from nats.aio.client import Client
-from nats.js.api import StorageType
 
 from sqlqueue import DeclarationError
-from sqlqueue.publisher import Publisher
 from sqlqueue.relay.targets.nats import NATSPublisher, sqlqueue_publisher
-from tests.relay.target import LIMIT, PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.brokers.nats import PORT, NATSTarget, serving
+from tests.relay.target import LIMIT, PASSWORD, Make, message, needs, payloads
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, publish_again, refusal
-
-PORT = 4222
-
-
-@attrs.define
-class NATSTarget:
-    """A stream of its own, which covers one subject and those below it."""
-
-    loop: asyncio.AbstractEventLoop
-    client: Client
-    stream: str
-    port: int = PORT
-
-    @property
-    def refused(self) -> str:
-        return unique("nowhere")
-
-    def url(self, *, port: int | None = None, login: str = "", own: bool = True, **options: object) -> str:
-        path = f"/{self.stream}" if own else ""
-        return f"nats://{login}{'@' if login else ''}127.0.0.1:{port or self.port}{path}?{urlencode(options)}"
-
-    def make(self, url: str) -> Publisher:
-        publisher = sqlqueue_publisher(url)
-        assert publisher is not None
-        return publisher
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.loop.run_until_complete(work)
-
-    def arrived(self) -> list[Arrived]:
-        return [_arrived(stored) for stored in self.run(self._all())]
-
-    async def _all(self) -> list[Any]:
-        stream = self.client.jetstream()
-        last = (await stream.stream_info(self.stream)).state.last_seq
-        return [await stream.get_msg(self.stream, number) for number in range(1, last + 1)]
-
-
-def _arrived(stored: Any) -> Arrived:
-    headers = {name: _text(value) for name, value in (stored.headers or {}).items()}
-    key, id_ = headers.pop("message-key", None), headers.pop("Nats-Msg-Id", None)
-    return Arrived(payload=stored.data or b"", key=key, headers=headers, id=id_)
-
-
-def _text(value: str | Header) -> str:
-    """nats-py takes headers for those of a mail, and UTF-8 for an unknown encoding."""
-    if isinstance(value, str):
-        return value
-    return "".join(str(part) for part, _ in value._chunks).encode("ascii", "surrogateescape").decode()  # type: ignore[attr-defined]
-
-
-@contextmanager
-def serving(port: int, **settings: Any) -> Iterator[NATSTarget]:
-    loop = asyncio.new_event_loop()
-    client = loop.run_until_complete(nats.connect(f"nats://127.0.0.1:{port}", **settings))
-    made = NATSTarget(loop, client, unique(), port)
-    subjects = [made.stream, f"{made.stream}.>"]
-    limits: Any = {"storage": StorageType.MEMORY, "max_msg_size": 2_000}
-    made.run(client.jetstream().add_stream(name=made.stream, subjects=subjects, **limits))
-    try:
-        yield made
-    finally:
-        made.run(client.jetstream().delete_stream(made.stream))
-        made.run(client.close())
-        loop.close()
 
 
 @pytest.fixture
 def target() -> Iterator[NATSTarget]:
     needs("nats")
-    with serving(PORT) as made:
+    with serving() as made:
         yield made
 
 

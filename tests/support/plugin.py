@@ -7,7 +7,7 @@ PostgreSQL carry the marker `postgres` by the fixture they ask for.
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import attrs
 import hypothesis
@@ -25,8 +25,9 @@ hypothesis.settings.register_profile("sqlqueue", deadline=None)
 hypothesis.settings.load_profile("sqlqueue")
 
 
-def params_for(*labels: Label) -> list[object]:
-    """The labels that can be tested here; where none can, the first one, skipped with its reason."""
+def params_for(*labels: Label) -> list[Any]:
+    """The labels that can be tested here, as pytest's parameters; where none can, the first one, skipped with its
+    reason."""
     here = [label for label in labels if availability.why_not(label) is None]
     marks = {label: [] if label == "sqlite" else [pytest.mark.postgres] for label in labels}
     if not here:
