@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pika
 from pika.adapters.asyncio_connection import AsyncioConnection
-from pika.exceptions import ChannelClosed
+from pika.exceptions import ChannelClosed, StreamLostError
 
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.relay.targets.loop import GRACE
@@ -79,6 +79,11 @@ class RabbitMQSession:
         self._end("the publisher was closed")
         self._hang_up()
         await asyncio.wait({self._closed}, timeout=GRACE)
+        if not self._closed.done():
+            # A peer that fell silent does not answer a goodbye, and pika would wait for ever with its socket open; it
+            # has no public word for hanging up without one.
+            self._connection._terminate_stream(StreamLostError("the goodbye was not answered"))
+            await asyncio.wait({self._closed}, timeout=GRACE)
 
     def _hang_up(self) -> None:
         if not (self._connection.is_closed or self._connection.is_closing):
