@@ -1,5 +1,7 @@
 """The publisher to RabbitMQ, on the broker of this machine."""
 
+import gc
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -130,6 +132,16 @@ class TestCuts(Cuts):
         cuts.forward()
         publisher.publish([message("c")])
         assert payloads(target.arrived()) == ["a", "c"]
+
+    def test_closing_leaves_no_socket_where_nobody_answers_the_goodbye(self, make: Make, cuts: TCPProxy) -> None:
+        publisher = make(port=cuts.port)
+        publisher.publish([message("a")])
+        cuts.swallow()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", ResourceWarning)
+            publisher.close()
+            gc.collect()
+        assert [str(each.message) for each in told] == []
 
 
 def test_the_name_has_neither_user_nor_password() -> None:
