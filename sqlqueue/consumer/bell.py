@@ -4,6 +4,8 @@ from queue import Empty, SimpleQueue
 
 import attrs
 
+from sqlqueue.timed import take
+
 
 @attrs.define
 class Bell:
@@ -26,7 +28,7 @@ class Bell:
     def wait(self, timeout: float) -> None:
         """Wait to be rung for, so many seconds at most."""
         try:
-            self._rings.get(timeout=timeout)
+            take(self._rings, timeout)
         except Empty:
             pass  # the time is up
 

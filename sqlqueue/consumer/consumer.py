@@ -26,6 +26,7 @@ from sqlqueue.dialect import Hint, Waker
 from sqlqueue.errors import SQLQueueError
 from sqlqueue.observer import Observer
 from sqlqueue.queue import Queue
+from sqlqueue.timed import take
 
 log = logging.getLogger("sqlqueue")
 
@@ -259,7 +260,7 @@ class Consumer:
             if left is not None and left <= 0:
                 return False
             try:
-                end = self._ends.get(timeout=left)
+                end = self._ends.get() if left is None else take(self._ends, left)
             except Empty:
                 continue
             if end is not WENT_IDLE:

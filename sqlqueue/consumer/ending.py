@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from sqlqueue.consumer.subscription import Subscription
+from sqlqueue.timed import take
 
 #: Seconds between two looks up from a wait.
 LOOK_UP = 0.2
@@ -37,7 +38,7 @@ def next_end(ends: "SimpleQueue[BaseException | None]") -> BaseException | None:
     """Wait for what ends the run: an error, or None for a stop that was asked for."""
     while True:
         try:
-            return ends.get(timeout=LOOK_UP)
+            return take(ends, LOOK_UP)
         except Empty:
             continue
 

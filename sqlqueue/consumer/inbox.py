@@ -4,6 +4,8 @@ from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Generic, TypeVar
 
+from sqlqueue.timed import take
+
 T = TypeVar("T")
 
 #: Seconds after which a wait returns in any case; the platform's locks take no endless numbers.
@@ -46,7 +48,7 @@ class Inbox(Generic[T]):
         """
         items: list[T] = []
         try:
-            item = self._items.get(block=timeout != 0.0, timeout=None if timeout is None else min(timeout, LONGEST))
+            item = self._items.get() if timeout is None else take(self._items, min(timeout, LONGEST))
             while True:
                 if item is not None:
                     items.append(item)

@@ -8,6 +8,7 @@ from time import monotonic
 
 from sqlqueue.dialect import Dialect, Trouble
 from sqlqueue.errors import SQLQueueError
+from sqlqueue.timed import take
 
 log = logging.getLogger("sqlqueue")
 
@@ -44,7 +45,7 @@ def wait_for_server(
 
 def _pause(seconds: float, ends: "SimpleQueue[BaseException | None]") -> None:
     try:
-        error = ends.get(timeout=seconds)
+        error = take(ends, seconds)
     except Empty:
         return
     raise error or StoppedEarly("the consumer was stopped while it waited for its server")

@@ -15,6 +15,7 @@ from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.relay.targets.holding import CLOSED
 from sqlqueue.relay.targets.messages import ID
 from sqlqueue.relay.targets.tally import Refused, Tally
+from sqlqueue.timed import take
 
 logger = logging.getLogger("sqlqueue.relay")
 
@@ -96,7 +97,7 @@ class KafkaClient:
     ) -> int:
         """Wait for a report; how many came."""
         try:
-            place, error = reports.get(timeout=max(0.0, seconds))
+            place, error = take(reports, seconds)
         except Empty:
             return 0
         if error is None:
