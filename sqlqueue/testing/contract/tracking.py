@@ -48,6 +48,24 @@ class TrackingContract(Contract):
             )
         ]
 
+    def test_a_reply_is_recorded_before_it_is_sent_and_its_row_settles_behind_that(
+        self, database: Database, broker: Broker
+    ) -> None:
+        """SUITE 162"""
+        sent, queue = Sent(), created(broker, KeptJob)
+        seen: list[Any] = []
+        sent.before = lambda: seen.extend([recorded(database), database.execute("SELECT done_at FROM kept_jobs")])
+
+        @queue.handler(reply_to=tracked(broker).publisher(sent))
+        def answer(text: str) -> OutgoingMessage:
+            return message(text, key="A")
+
+        queue.enqueue("hello")
+        drain(broker)
+        assert seen == [[(1, "mail", "A")], [(None,)]]
+        assert [(one.payload, one.id) for one in sent.messages] == [(b"hello", "1")]
+        assert database.execute("SELECT done_at FROM kept_jobs") != [(None,)]
+
     def test_outside_of_any_handler_it_is_the_same(self, database: Database, broker: Broker) -> None:
         """SUITE 171: in a request, for one."""
         sent = Sent()
