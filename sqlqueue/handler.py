@@ -119,10 +119,7 @@ def make_handler(
     """Check a handler's function and settings against its table; `DeclarationError` for what cannot work."""
     name = getattr(function, "__qualname__", None) or repr(function)
     where = f"table {spec.name!r}, handler {name}"
-    if max_attempts is not None and not spec.has(Role.ATTEMPT):
-        raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
-    if by_key and not spec.has(Role.PARTITION_KEY):
-        raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
+    _check_columns(spec, max_attempts, by_key, where)
     if dead_letter is not None and not dead_letter.is_in(spec):
         matches(spec, dead_letter)
     batch = None if batch is None else whole(batch, f"{where}: batch", 1)
@@ -150,6 +147,13 @@ def make_handler(
         batch=batch,
         reply_to=reply_to,
     )
+
+
+def _check_columns(spec: TableSpec, max_attempts: int | None, by_key: bool, where: str) -> None:
+    if max_attempts is not None and not spec.has(Role.ATTEMPT):
+        raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
+    if by_key and not spec.has(Role.PARTITION_KEY):
+        raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
 
 
 def _check_transactional(spec: TableSpec, prefetch: int, where: str) -> None:

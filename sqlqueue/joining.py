@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: By the identity of the driver's connection, from the loan to a handler until its row is settled.
+#: By the identity of the driver's connection, from the loan to a handler until it returns.
 _waiting: dict[int, list[Callable[[], None]]] = {}
 
 

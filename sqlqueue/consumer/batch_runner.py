@@ -7,11 +7,10 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.consumer.handlers import STOPS, Finished, Runner, Work
+from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
 from sqlqueue.delivery import Delivery
 from sqlqueue.outcome import DeadLetter, Drop, Retry
-from sqlqueue.settling import ACKNOWLEDGED, Verdict, spent_at_claim
-from sqlqueue.strategies.base import RELEASE
+from sqlqueue.settling import ACKNOWLEDGED, spent_at_claim
 
 log = logging.getLogger("sqlqueue")
 
@@ -53,7 +52,7 @@ class BatchRunner(Runner):
         try:
             message = self.reader.read(delivery)
         except STOPS as stop:
-            return Finished(work, Verdict(RELEASE, "released"), stop=stop)
+            return Finished(work, RELEASED, stop=stop)
         except BaseException as error:  # noqa: BLE001 - a class or a codec of the user's may raise anything
             self._log(delivery, error)
             return Finished(work, self._decide(delivery, error))
@@ -117,5 +116,4 @@ def released(
     works: Sequence[Work], seconds: float | None = None, stop: BaseException | None = None
 ) -> Iterable[Finished]:
     """The rows go back; the first of them says why, where a handler asked the process to end."""
-    verdict = Verdict(RELEASE, "released")
-    return [Finished(work, verdict, seconds, None if number else stop) for number, work in enumerate(works)]
+    return [Finished(work, RELEASED, seconds, None if number else stop) for number, work in enumerate(works)]

@@ -40,7 +40,7 @@ from sqlqueue.queue import Queue
 from sqlqueue.rows import Reader, reader
 from sqlqueue.schema import check_destination, check_statements, check_table, warn_of_index, warn_of_skew
 from sqlqueue.settling import Rules
-from sqlqueue.strategies.base import Seated, Strategy
+from sqlqueue.strategies.base import Leased, Seated, Strategy
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.seated_lease import SeatedLease
 
@@ -108,11 +108,10 @@ class Subscription:
         self._turning = turning
 
     def _pumping(self, strategy: Lease, hands: Hands, runner: Runner, certain: Callable[[], bool]) -> Pumping:
-        broker, handler, name = self.queue.broker, self.handler, self.queue.name
-        budget, classify = budget_of(broker.pool), sorted_by(broker.dialect.classify)
+        handler, name = self.handler, self.queue.name
         pump = Pump(
             queue=name,
-            database=Database(strategy, budget, self._clock.now, classify, handler.lease),
+            database=self._database(strategy),
             runner=runner,
             hands=hands,
             pace=Pace(handler.poll_interval),
@@ -152,12 +151,15 @@ class Subscription:
 
     def _keeping(self, strategy: SeatedLease, seats: Seats) -> Keeping | None:
         """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend."""
-        broker, handler = self.queue.broker, self.handler
-        if not broker.dialect.capabilities.concurrent_claims:
+        if not self.queue.broker.dialect.capabilities.concurrent_claims:
             return None
-        budget, classify = budget_of(broker.pool), sorted_by(broker.dialect.classify)
-        database = Database(strategy, budget, self._clock.now, classify, handler.lease)
+        database = self._database(strategy)
         return Keeping(self.queue.name, database, seats.in_hand, lost=lambda work: work.delivery.lose())
+
+    def _database(self, strategy: Leased) -> Database:
+        broker = self.queue.broker
+        classify = sorted_by(broker.dialect.classify)
+        return Database(strategy, budget_of(broker.pool), self._clock.now, classify, self.handler.lease)
 
     def _workers(self, most: int) -> int:
         """How many seats there are; handlers that hold the one write lock would only wait for each other."""

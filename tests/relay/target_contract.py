@@ -1,15 +1,24 @@
 """What every publisher to a broker must do, on the broker itself: subclasses bring the fixture `target`."""
 
 import threading
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import pytest
 
-from sqlqueue import PublishError
+from sqlqueue import DeclarationError, PublishError
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from tests.relay.target import CLOSED_PORT, LIMIT, PASSWORD, Arrived, Make, Target, at_once, message, payloads
 from tests.support.children import child
 from tests.support.tcp_proxy import TCPProxy
+
+
+def check_refused(sqlqueue_publisher: Callable[[str], Any], url: str, said: str) -> None:
+    """A URL whose password is "hush" cannot be one, which is said without that."""
+    with pytest.raises(DeclarationError) as caught:
+        sqlqueue_publisher(url)
+    assert said in str(caught.value)
+    assert "hush" not in str(caught.value)
 
 
 def publish_again(publisher: Publisher, *messages: OutgoingMessage) -> None:
