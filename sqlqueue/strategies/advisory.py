@@ -67,24 +67,13 @@ class Advisory:
         passing = [unless_passed_over(words)] if by_key else []
         rows, take = partial(candidates, words, number, most), partial(claim_of, words, self._reading, most)
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
-        self._near = InOrder(
-            words,
-            self._reading,
-            name="claim by advisory lock",
-            rows=rows,
-            take=take(capped=cap is not None),
-            free=passing,
-            by_key=by_key,
-        )
-        self._past = InOrder(
-            words,
-            self._reading,
+        scan = partial(InOrder, words, self._reading, rows=rows, by_key=by_key)
+        self._near = scan(name="claim by advisory lock", take=take(capped=cap is not None), free=passing)
+        self._past = scan(
             name="claim by advisory lock, past those held",
-            rows=rows,
             take=take(capped=cap is not None, held=fill(HELD, locked)),
             free=[fill(NOT_HELD, locked), *passing],
             free_now=[fill(NOT_HELD_NOW, locked), *passing],
-            by_key=by_key,
         )
         self._begin_past = 0
         settlements = by_advisory_lock(words, capped=cap is not None, singly=most == 1)
