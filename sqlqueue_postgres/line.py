@@ -100,9 +100,13 @@ class Line:
 
     def ask(self, command: bytes, within: float = ANSWER_WITHIN) -> None:
         """Send a command and wait for its answer; an OperationalError where none comes, or a refusal."""
-        until = monotonic() + within
         self._pgconn.send_query(command)
         self._pgconn.flush()
+        self.hear_out(within)
+
+    def hear_out(self, within: float) -> None:
+        """Wait for the answer to what was sent, if anything was."""
+        until = monotonic() + within
         while not self._answered():
             if not self._bell.wait(self._pgconn.socket, EVENT_READ, until):
                 raise psycopg.OperationalError(f"the server did not answer within {within:g} s")
@@ -126,8 +130,10 @@ class Line:
 def leave(driver: Driver) -> None:
     """Make a lent connection deaf, as it came; it is closed where the server does not confirm that."""
     bell = Bell()
+    line = Line(pgconn=driver.pgconn, bell=bell, hear=_ignore)
     try:
-        Line(pgconn=driver.pgconn, bell=bell, hear=_ignore).ask(UNLISTEN, within=LEAVE_WITHIN)
+        line.hear_out(LEAVE_WITHIN)  # it may have been told to stop before a command of its own was answered
+        line.ask(UNLISTEN, within=LEAVE_WITHIN)
     except psycopg.Error:
         driver.close()
     finally:

@@ -261,3 +261,19 @@ def test_names_that_a_notification_cannot_carry_are_refused(
     with pytest.raises(DeclarationError, match="notify=True"):
         dialect.check_channel(channel, group)
     dialect.check_channel("x" * 63, "y" * 7999)
+
+
+@pytest.mark.parametrize("command", [b'LISTEN "a"', b"SELECT pg_sleep(0.2)"])
+def test_a_lent_connection_that_was_told_to_stop_in_the_middle_of_a_command_goes_back_open_and_deaf(
+    postgres_database: Database, command: bytes
+) -> None:
+    """A stop that comes while the server has yet to answer."""
+    bell = line.Bell()
+    bell.ring()
+    with psycopg.connect(postgres_database.url, autocommit=True) as driver:
+        with pytest.raises(line.Stopped):
+            line.Line(pgconn=driver.pgconn, bell=bell, hear=Heard()).ask(command)
+        line.leave(driver)
+        assert not driver.closed
+        assert driver.execute("SELECT pg_listening_channels()").fetchall() == []
+    bell.close()
