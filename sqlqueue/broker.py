@@ -158,7 +158,8 @@ class Broker:
 
     def ddl(self, declared: "type | TableSpec") -> str:
         """The recommended table and index for a declaration, and with `notify` the trigger, as a script."""
-        statements = ddl_statements(self.dialect, spec_of(declared), notify=self.notify)
+        spec = spec_of(declared)
+        statements = ddl_statements(self.dialect, spec, notify=self._notifies(spec))
         return "".join(f"{text.strip().rstrip(';')};\n" for text in statements)
 
     def create_tables(self) -> None:
@@ -166,8 +167,13 @@ class Broker:
         specs = {id(queue.spec): queue.spec for queue in self.queues}
         with self.pool.connection() as connection:
             for spec in specs.values():
-                statements = ddl_statements(self.dialect, spec, notify=self.notify)
+                statements = ddl_statements(self.dialect, spec, notify=self._notifies(spec))
                 connection.run([Call(Statement("create table", text, ())) for text in statements])
+
+    def _notifies(self, spec: TableSpec) -> bool:
+        """Whether somebody is to be told of a table's changes."""
+        handlers = [queue.registered for queue in self.queues if queue.spec is spec]
+        return self.notify or any(handler is not None and handler.channels for handler in handlers)
 
     # -- wake-ups ---------------------------------------------------------------------------------------------
 

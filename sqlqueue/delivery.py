@@ -1,6 +1,6 @@
 """What a handler may know of the row that it works on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,7 @@ class Delivery:
     _lost: bool = attrs.field(default=False, repr=False)
     _connection: Any = attrs.field(default=None, repr=False)
     _over: bool = attrs.field(default=False, repr=False)
+    _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
 
     @property
     def connection(self) -> Any:
@@ -44,13 +45,27 @@ class Delivery:
             "only a transactional handler's delivery has a connection: register it with handler(transactional=True)"
         )
 
+    @property
+    def opened(self) -> bool:
+        """Whether its transaction is open."""
+        return self._connection is not None
+
+    def opens_by(self, opener: Callable[[], None]) -> None:
+        """What `open` calls."""
+        self._opener = opener
+
+    def open(self) -> None:
+        """Begin the delivery's transaction; raises where the database does not let it."""
+        assert self._opener is not None, "the handler is not transactional"
+        self._opener()
+
     def lend(self, connection: Any) -> None:
         """Let the handler have its delivery's connection."""
         self._connection = connection
 
     def end(self) -> None:
         """Take the connection back."""
-        self._connection, self._over = None, True
+        self._connection, self._opener, self._over = None, None, True
 
     @property
     def attempt(self) -> int | None:

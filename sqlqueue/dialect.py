@@ -194,6 +194,10 @@ class Dialect(ABC):
         """The expression that reads a column so that `decoder(column)` can take its value."""
         return expression
 
+    def assigned(self, column: ColumnSpec, fact: ColumnFacts, expression: str) -> str:
+        """`expression`, a given value of `column`, as the database's own column takes it in a SET."""
+        return expression
+
     # -- values -----------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -236,6 +240,10 @@ class Dialect(ABC):
     @abstractmethod
     def create_table(self, spec: TableSpec) -> tuple[str, ...]:
         """The recommended CREATE TABLE IF NOT EXISTS and CREATE INDEX IF NOT EXISTS statements."""
+
+    @abstractmethod
+    def add_column(self, spec: TableSpec, column: ColumnSpec) -> str:
+        """The ALTER TABLE that adds a column of the recommended table."""
 
     def create_notify(self, spec: TableSpec) -> tuple[str, ...]:
         """The statements that make every insert wake listeners, one notification a statement; may be none."""

@@ -15,6 +15,7 @@ from sqlqueue.errors import DeclarationError
 from sqlqueue.publisher import Publisher
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
 from sqlqueue.spec import TableSpec
+from sqlqueue.strategies.stepping import Stepping
 
 #: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
@@ -29,7 +30,8 @@ class Handler:
 
     `kind` is the annotated type of its message, Any where there is none; with a `batch`, of each of its messages.
     `reply_to`: where what it returns is published, a URL of its broker's or a publisher; None where it does not reply.
-    Seconds: `lease`, `poll_interval`.
+    Seconds: `lease`, `poll_interval`. `stepping`: what makes its rows tasks. `runner`: makes what runs it, where not a
+    consumer's own does. `channels`: what it listens on by itself, where the database notifies.
     """
 
     function: Callable[..., Any]
@@ -48,6 +50,9 @@ class Handler:
     poll_interval: float
     batch: int | None = None
     reply_to: Publisher | str | None = None
+    stepping: Stepping | None = None
+    runner: Callable[..., Any] | None = None
+    channels: tuple[str, ...] = ()
 
 
 def whole(value: Any, what: str, least: int) -> int:

@@ -264,7 +264,7 @@ class Queue(HasParkedRows):
                 poll_interval=self.broker.poll_interval if poll_interval is None else poll_interval,
                 reply_to=reply_to,
             )
-            self._register(made)
+            self.register(made)
             return function
 
         return register if function is None else register(function)
@@ -285,7 +285,8 @@ class Queue(HasParkedRows):
         check_apart(self.spec, self.group, destination)
         return destination
 
-    def _register(self, made: Handler) -> None:
+    def register(self, made: Handler) -> None:
+        """Take a handler that is made already."""
         # Two descriptions of one table are one queue.
         for queue in self.broker.queues:
             if queue.name == self.name and queue.registered is not None:

@@ -63,9 +63,11 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
     for column in spec.columns:
         fact = facts.get(column.name)
         if fact is None:
+            # Any table takes one more column that may be NULL.
+            mend = f"; run: {dialect.add_column(spec, column)}" if column.optional else ""
             raise SchemaError(
                 f"{where}: there is no column {column.name!r}, which the declaration names in field {column.field!r}; "
-                f"the columns are {', '.join(sorted(facts))}"
+                f"the columns are {', '.join(sorted(facts))}{mend}"
             )
         misfit = dialect.misfit(column, fact)
         if misfit:

@@ -69,6 +69,15 @@ WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
+# On to what is to be done next with the row, which has not been tried yet.
+ADVANCE = """
+UPDATE {table}
+SET {payload} = {stored}, {retry_after} = {given_due}, {attempt} = 0{let_go}
+{from_given}
+WHERE {id} = {given_id} {fence}
+RETURNING {id}
+"""
+
 # Out of work with the error's text, until somebody clears it. The attempts stay for people to see.
 PARK = """
 UPDATE {table}
@@ -145,6 +154,7 @@ class Settlements:
     retry: Statement | None
     park: Statement | None
     release: Statement | None
+    advance: Statement | None = None
     singly: bool = False
 
 
@@ -156,17 +166,10 @@ def by_lease(words: Words) -> Settlements:
     let_go = [f"{words.bare(Role.LEASE)} = NULL", *words.not_running()]
     hides = None if words.spec.has(Role.RETRY_AFTER) else lease
     return Settlements(
-        finish=_finish(words, held, let_go),
-        retry=_retry(words, held, words.not_running() if hides else let_go, hides),
-        park=_park(words, held, let_go),
-        release=words.settlement(
-            "release",
-            RELEASE,
-            {**held, "until": lease},
-            given_back=", ".join(
-                [f"{words.bare(Role.LEASE)} = {words.given('until')}", *_uncounted(words), *words.not_running()]
-            ),
-        ),
+        finish=finish(words, held, let_go),
+        retry=retry(words, held, words.not_running() if hides else let_go, hides),
+        park=park(words, held, let_go),
+        release=give_back(words, {**held, "until": lease}, words.not_running()),
     )
 
 
@@ -176,9 +179,9 @@ def by_row_lock(words: Words, *, singly: bool = True) -> Settlements:
     held = {"id": words.spec.id, **({"attempt": attempt} if attempt else {})}
     counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt', singly=singly)}"] if attempt else []
     return Settlements(
-        finish=_finish(words, held, counted, singly=singly),
-        retry=_retry(words, held, counted, None, singly=singly),
-        park=_park(words, held, counted, singly=singly),
+        finish=finish(words, held, counted, singly=singly),
+        retry=retry(words, held, counted, None, singly=singly),
+        park=park(words, held, counted, singly=singly),
         release=None,
         singly=singly,
     )
@@ -193,9 +196,9 @@ def by_advisory_lock(words: Words, *, capped: bool, singly: bool = True) -> Sett
     held = {"id": words.spec.id}
     given_back = [*_uncounted(words), *words.not_running()]
     return Settlements(
-        finish=_finish(words, held, words.not_running(), singly=singly),
-        retry=_retry(words, held, words.not_running(), None, singly=singly),
-        park=_park(words, held, [*(_marked(words) if capped else []), *words.not_running()], singly=singly),
+        finish=finish(words, held, words.not_running(), singly=singly),
+        retry=retry(words, held, words.not_running(), None, singly=singly),
+        park=park(words, held, [*(_marked(words) if capped else []), *words.not_running()], singly=singly),
         release=words.settlement("release", RELEASE, held, singly=singly, given_back=", ".join(given_back))
         if given_back
         else None,
@@ -203,7 +206,7 @@ def by_advisory_lock(words: Words, *, capped: bool, singly: bool = True) -> Sett
     )
 
 
-def _finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False) -> Statement:
+def finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False) -> Statement:
     if not words.spec.has(Role.PROCESSED_AT):
         given = {name: column for name, column in held.items() if name != "attempt"}
         return words.settlement("acknowledge", FINISH_BY_DELETE, given, singly=singly)
@@ -218,7 +221,7 @@ def _finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str],
     )
 
 
-def _retry(
+def retry(
     words: Words,
     held: Mapping[str, ColumnSpec],
     let_go: Sequence[str],
@@ -245,7 +248,13 @@ def _retry(
     )
 
 
-def _park(
+def give_back(words: Words, given: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement:
+    """A release whose lease ends, or hides the row, as `until` says."""
+    until = f"{words.bare(Role.LEASE)} = {words.given('until')}"
+    return words.settlement("release", RELEASE, given, given_back=", ".join([until, *_uncounted(words), *let_go]))
+
+
+def park(
     words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False
 ) -> Statement | None:
     error = words.spec.role(Role.ERROR)

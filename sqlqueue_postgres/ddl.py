@@ -1,6 +1,7 @@
 """The recommended table, its indexes, and the trigger that notifies: nobody is forced to use them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from sqlqueue.column import Role
@@ -18,6 +19,10 @@ CREATE_TABLE = """
 CREATE TABLE IF NOT EXISTS {table} (
 {columns}
 )
+"""
+
+ADD_COLUMN = """
+ALTER TABLE {table} ADD COLUMN {definition}
 """
 
 CREATE_INDEX = """
@@ -63,6 +68,22 @@ REFERENCING NEW TABLE AS sqlqueue_inserted
 FOR EACH STATEMENT EXECUTE FUNCTION {function}({channel})
 """
 
+# A parked row whose error is cleared is due again. What claims and settles names the error only where it parks, so that
+# it fires for little else; a trigger that is bound to a column sees no table of the changed rows.
+CREATE_CLEARED_FUNCTION = """
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $sqlqueue$
+BEGIN
+    PERFORM pg_notify(TG_ARGV[0], '');
+    RETURN NULL;
+END
+$sqlqueue$
+"""
+
+CREATE_CLEARED_TRIGGER = """
+CREATE TRIGGER {trigger} AFTER UPDATE OF {error} ON {table}
+FOR EACH STATEMENT EXECUTE FUNCTION {function}({channel})
+"""
+
 #: What producers with plain SQL need not name.
 ROLE_DEFAULTS: Mapping[Role, str] = {
     Role.ATTEMPT: "DEFAULT 0",
@@ -86,6 +107,10 @@ def create_table(spec: TableSpec) -> tuple[str, ...]:
     )
 
 
+def add_column(spec: TableSpec, column: ColumnSpec) -> str:
+    return fill(ADD_COLUMN, {"table": table_name(spec), "definition": _column(column)})
+
+
 def _column(column: ColumnSpec) -> str:
     words = [quote(column.name), sql_type(column), _default(column), _constraint(column)]
     return " ".join(word for word in words if word)
@@ -99,6 +124,8 @@ def _default(column: ColumnSpec) -> str:
         return "DEFAULT 0"
     if column.role is Role.RETRY_AFTER and column.optional:
         return ""
+    if column.role is None and column.generated and kind is not None and kind.python is datetime:
+        return "DEFAULT now()"
     return ROLE_DEFAULTS.get(column.role, "") if column.role else ""
 
 
@@ -133,7 +160,21 @@ def create_notify(spec: TableSpec) -> tuple[str, ...]:
         "body": body,
         "delimiter": _delimiter(body),
     }
-    return tuple(fill(template, names) for template in (CREATE_FUNCTION, DROP_TRIGGER, CREATE_TRIGGER))
+    inserted = tuple(fill(template, names) for template in (CREATE_FUNCTION, DROP_TRIGGER, CREATE_TRIGGER))
+    error = spec.role(Role.ERROR)
+    return inserted if error is None else (*inserted, *_create_notify_cleared(spec, quote(error.name)))
+
+
+def _create_notify_cleared(spec: TableSpec, error: str) -> Iterator[str]:
+    names = {
+        "function": beside(spec, derived(spec.name, "sqlqueue_notify_cleared")),
+        "trigger": quote("sqlqueue_notify_cleared"),
+        "table": table_name(spec),
+        "channel": literal(spec.full_name),
+        "error": error,
+    }
+    for template in (CREATE_CLEARED_FUNCTION, DROP_TRIGGER, CREATE_CLEARED_TRIGGER):
+        yield fill(template, names)
 
 
 def _delimiter(body: str) -> str:

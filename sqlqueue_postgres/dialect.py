@@ -147,6 +147,9 @@ class PostgresDialect(Dialect):
         kind = values.kind_of(column)
         return f"{expression}::text" if kind is not None and kind.python is str else expression
 
+    def assigned(self, column: ColumnSpec, fact: ColumnFacts, expression: str) -> str:
+        return f"{expression}::{fact.type}" if fact.type in values.JSON_TYPES else expression
+
     # The key's number stands in two columns of the view.
     locked_numbers: ClassVar[str] = LOCKED_NUMBERS
     relaxed: ClassVar[str] = "set_config('synchronous_commit', 'off', true)"
@@ -229,6 +232,9 @@ class PostgresDialect(Dialect):
 
     def create_table(self, spec: TableSpec) -> tuple[str, ...]:
         return ddl.create_table(spec)
+
+    def add_column(self, spec: TableSpec, column: ColumnSpec) -> str:
+        return ddl.add_column(spec, column)
 
     def create_notify(self, spec: TableSpec) -> tuple[str, ...]:
         return ddl.create_notify(spec)

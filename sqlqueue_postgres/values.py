@@ -15,6 +15,8 @@ from sqlqueue.dialect import ColumnFacts, Converter
 from sqlqueue.spec import NULLABLE, ColumnSpec
 from sqlqueue_postgres.adapters import Unreadable
 
+JSON_TYPES = ("jsonb", "json")
+
 TEXT_TYPES = ("text", "character varying", "character", "citext", "name")
 
 
@@ -40,8 +42,8 @@ KINDS = (
     Kind(date, "date", ("date",)),
     Kind(time, "time", ("time without time zone",)),
     Kind(timedelta, "interval", ("interval",)),
-    Kind(dict, "jsonb", ("jsonb", "json")),
-    Kind(list, "jsonb", ("jsonb", "json")),
+    Kind(dict, "jsonb", JSON_TYPES),
+    Kind(list, "jsonb", JSON_TYPES),
 )
 
 #: What a role's column is where the declaration leaves its type open.

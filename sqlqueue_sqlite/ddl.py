@@ -19,12 +19,22 @@ CREATE TABLE IF NOT EXISTS {table} (
 )
 """
 
+ADD_COLUMN = "ALTER TABLE {table} ADD COLUMN {definition}"
+
 CREATE_INDEX = "CREATE INDEX IF NOT EXISTS {index} ON {table} ({keys})"
 
 PARTIAL = "{create}\nWHERE {where}"
 
 # AUTOINCREMENT: without it the highest id, once deleted, is given out again, to a row that came later.
 GENERATED_ID = "INTEGER PRIMARY KEY AUTOINCREMENT"
+
+# A random UUID of version 4 (RFC 9562, section 5.4): `4`, and one of 8, 9, a and b, stand at their places.
+GENERATED_UUID = """
+(lower(
+    hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || substr(hex(randomblob(2)), 2) || '-' ||
+    substr('89AB', (random() & 3) + 1, 1) || substr(hex(randomblob(2)), 2) || '-' || hex(randomblob(6))
+))
+"""
 
 # bool before int, whose subclass it is, and datetime with date.
 _TYPES: tuple[tuple[tuple[type, ...], str], ...] = (
@@ -44,6 +54,11 @@ def create_table(dialect: Dialect, spec: TableSpec) -> tuple[str, ...]:
     return (fill(CREATE_TABLE, {"table": dialect.table(spec), "columns": ",\n".join(columns)}),)
 
 
+def add_column(dialect: Dialect, spec: TableSpec, column: ColumnSpec) -> str:
+    definition = " ".join([dialect.quote(column.name), *_definition(column)])
+    return fill(ADD_COLUMN, {"table": dialect.table(spec), "definition": definition})
+
+
 def create_index(dialect: Dialect, spec: TableSpec, keys: Sequence[str], where: str) -> str:
     """CREATE INDEX IF NOT EXISTS; the name tells different indexes of one table apart."""
     mark = zlib.crc32("\n".join([*keys, where]).encode())
@@ -61,8 +76,10 @@ def create_index(dialect: Dialect, spec: TableSpec, keys: Sequence[str], where: 
 
 def _definition(column: ColumnSpec) -> list[str]:
     if column.role is Role.ID:
-        generated = column.generated and is_a(column, int)
-        return [GENERATED_ID] if generated else [_type(column), "NOT NULL PRIMARY KEY"]
+        if column.generated and is_a(column, int):
+            return [GENERATED_ID]
+        by_default = ["DEFAULT", GENERATED_UUID.strip()] if column.generated and is_a(column, UUID) else []
+        return [_type(column), "NOT NULL PRIMARY KEY", *by_default]
     words = [_type(column)]
     if not column.optional:
         words.append("NOT NULL")
@@ -80,8 +97,8 @@ def _type(column: ColumnSpec) -> str:
 
 
 def _default(column: ColumnSpec) -> str | None:
-    if column.optional or column.role is None:
+    if column.optional:
         return None
-    if column.role is Role.RETRY_AFTER:
+    if column.role is Role.RETRY_AFTER or (column.role is None and column.generated and is_moment(column)):
         return f"({now(column)})"
-    return _DEFAULTS.get(column.role)
+    return _DEFAULTS.get(column.role) if column.role else None

@@ -117,6 +117,9 @@ class SQLiteDialect(Dialect):
     def create_table(self, spec: TableSpec) -> tuple[str, ...]:
         return ddl.create_table(self, spec)
 
+    def add_column(self, spec: TableSpec, column: ColumnSpec) -> str:
+        return ddl.add_column(self, spec, column)
+
     def create_index(self, spec: TableSpec, keys: Sequence[str], where: str) -> str:
         return ddl.create_index(self, spec, keys, where)
 

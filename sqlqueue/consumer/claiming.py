@@ -1,6 +1,7 @@
 """Which strategy a queue's declaration asks for, and whether its database serves it."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlqueue.column import Role
@@ -16,6 +17,7 @@ from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.strategies.stepping import RESUMED, shape_of
 from sqlqueue.strategies.together import Together
 from sqlqueue.words import Words
 
@@ -44,18 +46,23 @@ def lease_for(
     most: int = 1,
 ) -> L:
     """The lease strategy: `Lease` for the pump, `SeatedLease` for a transactional handler."""
-    lease = queue.spec.role(Role.LEASE)
+    lease, payload = queue.spec.role(Role.LEASE), queue.spec.role(Role.PAYLOAD)
     assert lease is not None
+    words, shape, cap = words_of(queue), None, handler.max_attempts
+    if handler.stepping is not None and payload is not None:
+        shape = shape_of(words, handler.stepping, partial(words.dialect.assigned, payload, facts[payload.name]))
+        cap = RESUMED
     return make(
-        words_of(queue),
+        words,
         columns=columns,
         seconds=handler.lease,
         most=most,
-        cap=handler.max_attempts,
+        cap=cap,
         group=queue.group,
         precision=facts[lease.name].precision,
         by_key=in_order_here(queue, handler),
         leaving=leaving_for(queue, handler, columns),
+        shape=shape,
     )
 
 

@@ -237,8 +237,9 @@ class Consumer:
         wait_for_server(prepare, self._broker.dialect, timeout=self._startup_timeout, ends=self._ends)
 
     def _make_waker(self) -> Waker | None:
-        channels = list(dict.fromkeys(one.queue.spec.full_name for one in self._subscriptions))
-        return self._broker.dialect.waker(self._broker.pool, channels, self._hint, notify=self._broker.notify)
+        own = [one.queue.spec.full_name for one in self._subscriptions] if self._broker.notify else []
+        channels = list(dict.fromkeys([*own, *(name for one in self._subscriptions for name in one.handler.channels)]))
+        return self._broker.dialect.waker(self._broker.pool, channels, self._hint, notify=bool(channels))
 
     def _certain(self) -> bool:
         return self._waker is not None and self._waker.certain

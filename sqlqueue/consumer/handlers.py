@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -28,13 +28,14 @@ class Work:
     """A claimed row on its way through this consumer.
 
     `key` is its partition key as the driver returned it; `leads`: whether it is the row of its key that may run;
-    `told`: whether it was told that it is late.
+    `told`: whether it was told that it is late; `rules`: how it settles, where not as all rows of its queue do.
     """
 
     delivery: Delivery
     key: Any = None
     leads: bool = False
     told: bool = False
+    rules: Rules | None = None
 
 
 RELEASED = Verdict(RELEASE, "released")
@@ -43,19 +44,22 @@ RELEASED = Verdict(RELEASE, "released")
 @attrs.frozen
 class Finished:
     """What became of a piece of work. `stop` is set where the handler asked the process to end, `trouble` where the
-    database kept it from beginning. `then` is called once it is settled."""
+    database kept it from beginning. `then` is called with it once it is settled."""
 
     work: Work
     verdict: Verdict
     seconds: float | None = None
     stop: BaseException | None = None
     trouble: Exception | None = None
-    then: Callable[[], None] | None = None
+    then: "Callable[[Finished], None] | None" = None
 
 
 @attrs.define(eq=False)
 class Runner:
-    """Runs one queue's handler; safe to call from many threads."""
+    """Runs one queue's handler; safe to call from many threads. `opens`: whether it opens its deliveries' transactions
+    itself, where they need one; else each has one."""
+
+    opens: ClassVar[bool] = False
 
     queue: str
     reader: Reader

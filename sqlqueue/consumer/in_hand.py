@@ -15,6 +15,7 @@ class InHand:
         self._in_work: dict[Work, Connection] = {}
         self._settling = self._turning = 0
         self._extending: Sequence[Work] = ()
+        self._unkept: set[Work] = set()
         self._closed = False
         self._changed = Condition()
 
@@ -42,6 +43,12 @@ class InHand:
         with self._changed:  # decided: the row is in work
             self._in_work[work] = connection
 
+    def keep_no_more(self, work: Work) -> None:
+        """Extend the row's lease no more; an extension under way is over by then."""
+        with self._changed:  # decided: who keeps the row
+            self._changed.wait_for(lambda: work not in self._extending)
+            self._unkept.add(work)
+
     def take(self, work: Work) -> bool:
         """Take a row out of work, to settle it; False where somebody else has. An extension of its lease, which moves
         its token, is over by then."""
@@ -49,6 +56,7 @@ class InHand:
             if self._extending:
                 self._changed.wait_for(lambda: work not in self._extending)
             mine = self._in_work.pop(work, None) is not None
+            self._unkept.discard(work)
             self._settling += mine
             return mine
 
@@ -69,9 +77,9 @@ class InHand:
 
     @contextmanager
     def extending(self) -> Iterator[Sequence[Work]]:
-        """What is in work, and is not settled for the while."""
+        """What is in work and kept, and is not settled for the while."""
         with self._changed:  # decided: whose tokens move
-            self._extending = tuple(self._in_work)
+            self._extending = tuple(work for work in self._in_work if work not in self._unkept)
         try:
             yield self._extending
         finally:

@@ -54,8 +54,10 @@ class Ledger:
         if settlement.move is Move.RETRY and not gone:
             self.put_back(self._hands.retried(one.work, settlement.due))
             dues.append(settlement.due)
-        else:
-            self._hands.settled(one.work)
+            return
+        self._hands.settled(one.work)
+        if settlement.again and not gone:
+            dues.append(settlement.due)
 
     def put_back(self, works: Iterable[Work], until: datetime | None = None) -> None:
         """These rows go back with the next turn."""

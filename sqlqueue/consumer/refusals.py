@@ -33,8 +33,9 @@ class Singly:
             one = unsettled[-1]
             tried, error = one, self._try(one)
             while error is not None and (tried is one or tried.verdict.settlement.move is Move.DEAD_LETTER):
-                attempt, now = one.work.delivery.attempt, self.database.now()
-                tried = attrs.evolve(tried, verdict=refused(self.rules, attempt, tried.verdict, error, now))
+                rules, attempt = one.work.rules or self.rules, one.work.delivery.attempt
+                verdict = refused(rules, attempt, tried.verdict, error, self.database.now())
+                tried = attrs.evolve(tried, verdict=verdict)
                 error = self._try(tried)
             unsettled.remove(one)
             if error is not None:

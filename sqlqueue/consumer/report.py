@@ -32,6 +32,8 @@ class Report:
         self._log(one)
         kind = "gone" if gone else one.verdict.kind
         self.notices.tell(kind, one.work.delivery, seconds=one.seconds, detail=one.verdict.problem)
+        if one.then is not None:
+            one.then(one)
 
     def _log(self, one: Finished) -> None:
         id, verdict = one.work.delivery.claim.id, one.verdict

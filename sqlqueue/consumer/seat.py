@@ -55,8 +55,11 @@ class Seat:
     def _handle(self, connection: Connection, work: Work) -> Finished:
         if self.seats.stopping:  # since the look that found it began
             return Finished(work, RELEASED)
-        runner = self.seats.shared.runner
-        return run_in(connection, work, runner) if isinstance(connection, Transaction) else runner.run(work)
+        shared = self.seats.shared
+        if not isinstance(connection, Transaction):
+            return shared.runner.run(work)
+        before = self.seats.in_hand.keep_no_more if shared.one_writer else None
+        return run_in(connection, work, shared.runner, before)
 
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
@@ -197,7 +200,8 @@ class Seat:
         log.error(
             "queue %s: row %r: it could not be %s", shared.queue, delivery.claim.id, one.verdict.kind, exc_info=error
         )
-        verdict = refused(shared.runner.rules, delivery.attempt, one.verdict, error, shared.now())
+        rules = one.work.rules or shared.runner.rules
+        verdict = refused(rules, delivery.attempt, one.verdict, error, shared.now())
         return attrs.evolve(one, verdict=verdict)
 
     def abandon(self, work: Work, connection: Connection) -> None:

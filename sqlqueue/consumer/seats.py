@@ -214,9 +214,9 @@ class Seats:
 
     def settled(self, one: Finished, *, gone: bool) -> None:
         settlement = one.verdict.settlement
-        again = settlement.move is Move.RETRY and not gone
+        again = settlement.again and not gone
         with self._lock:  # decided: what the row's key, and the next look, wait for
-            if self._keys is not None and again:
+            if self._keys is not None and settlement.move is Move.RETRY and not gone:
                 self._keys.retried(one.work, settlement.due)
             elif self._keys is not None:
                 self._keys.dropped(one.work) if settlement.move is Move.RELEASE else self._keys.settled(one.work)
@@ -229,8 +229,6 @@ class Seats:
             self.report.cannot_hide()
         self.report.settle(one, gone=gone)
         self.in_hand.done()
-        if one.then is not None:
-            one.then()
 
     def _pauses(self, settlement: Settlement) -> bool:
         """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""

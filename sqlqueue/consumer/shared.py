@@ -19,7 +19,8 @@ class Shared:
     `hides`: whether a row that asks to wait can be hidden for so long. `frees_others`: whether rows wait for others to
     be settled. `settles_first`: whether a row must be settled before another is looked for, since a look would end the
     handler's transaction. `transactional`: whether handlers write in their delivery's transaction, which `begin` opens;
-    None where the claim's own is the handler's. `by_key`: whether this consumer keeps the order of keys. `batch`: the
+    None where the claim's own is the handler's. `one_writer`: whether such a transaction keeps all others from writing,
+    those who extend leases as well. `by_key`: whether this consumer keeps the order of keys. `batch`: the
     most rows that the handler takes at once, 0 where it takes them one by one.
     """
 
@@ -35,6 +36,7 @@ class Shared:
     certain: Callable[[], bool]
     settles_first: bool = False
     transactional: bool = False
+    one_writer: bool = False
     begin: Begin | None = None
     by_key: bool = False
     batch: int = 0

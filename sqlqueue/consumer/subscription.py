@@ -143,6 +143,7 @@ class Subscription:
             certain=certain,
             settles_first=handler.transactional and not (lock is None or self.needs_sessions),
             transactional=handler.transactional,
+            one_writer=not broker.dialect.capabilities.concurrent_claims,
             begin=handlers_begin(self.queue, handler),
             by_key=by_key,
             batch=handler.batch or 0,
@@ -150,8 +151,9 @@ class Subscription:
         return Seats(shared, Pace(handler.poll_interval), workers=workers, by_key=by_key)
 
     def _keeping(self, strategy: SeatedLease, seats: Seats) -> Keeping | None:
-        """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend."""
-        if not self.queue.broker.dialect.capabilities.concurrent_claims:
+        """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend: only
+        tasks have steps that need none."""
+        if seats.shared.one_writer and self.handler.stepping is None:
             return None
         database = self._database(strategy)
         return Keeping(self.queue.name, database, seats.in_hand, lost=lambda work: work.delivery.lose())
@@ -194,8 +196,8 @@ class Subscription:
             parks=self.queue.spec.has(Role.ERROR),
             dead_letter=handler.dead_letter.name if handler.dead_letter else None,
         )
-        make = Runner if handler.batch is None else BatchRunner
-        return make(
+        make = handler.runner or (Runner if handler.batch is None else BatchRunner)
+        made: Runner = make(
             queue=self.queue.name,
             reader=read,
             rules=rules,
@@ -203,6 +205,7 @@ class Subscription:
             notices=self.notices,
             call=self._call,
         )
+        return made
 
     @property
     def turning(self) -> Turning:
@@ -220,7 +223,7 @@ class Subscription:
 
     def hint(self, hint: Hint) -> None:
         """Look now, if the hint is for this queue."""
-        if hint.channel is not None and hint.channel != self.queue.spec.full_name:
+        if hint.channel not in (None, self.queue.spec.full_name, *self.handler.channels):
             return
         if not hint.payload or self.queue.group is None or hint.payload == self.queue.group:
             self.turning.wake()

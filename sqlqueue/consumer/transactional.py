@@ -12,36 +12,79 @@ from sqlqueue.settling import decide
 from sqlqueue.strategies.transaction import Transaction
 
 
-def run_in(transaction: Transaction, work: Work, runner: Runner) -> Finished:
-    """Run the handler with its delivery's connection. Where that cannot be lent the row goes back, with `trouble`."""
-    try:
-        connection = transaction.lend()
-    except Exception as error:  # noqa: BLE001 - the database's; it is raised again behind the settlement
-        return Finished(work, RELEASED, trouble=error)
-    joining.begin(connection)
-    work.delivery.lend(connection)
+@attrs.define(eq=False)
+class Lending:
+    """A delivery's transaction, which begins when it is opened. `before`: called first, with the work. `trouble`: why
+    it did not begin."""
+
+    transaction: Transaction
+    work: Work
+    before: Callable[[Work], None] | None
+    connection: Any = None
+    trouble: Exception | None = None
+
+    def open(self) -> None:
+        if self.before is not None:
+            self.before(self.work)
+        try:
+            self.connection = self.transaction.lend()
+        except Exception as error:
+            self.trouble = error
+            raise
+        joining.begin(self.connection)
+        self.work.delivery.lend(self.connection)
+
+    def end(self) -> tuple[str | None, Sequence[Callable[[], Any]]]:
+        """Take the connection back: what the handler did to it that it must not, and what is to be called once its
+        writes are committed."""
+        self.work.delivery.end()
+        calls = joining.end(self.connection)
+        self.connection = None  # whatever refers to it from here on is the handler's
+        return self.transaction.take_back(), calls
+
+
+def run_in(
+    transaction: Transaction, work: Work, runner: Runner, before: Callable[[Work], None] | None = None
+) -> Finished:
+    """Run the handler with its delivery's connection. Where that cannot be lent the row goes back, with `trouble`.
+
+    `before`: called before a transaction begins.
+    """
+    lending = Lending(transaction, work, before)
+    if runner.opens:
+        work.delivery.opens_by(lending.open)
+    else:
+        try:
+            lending.open()
+        except Exception as error:  # noqa: BLE001 - the database's; it is raised again behind the settlement
+            return Finished(work, RELEASED, trouble=error)
     finished = runner.run(work)
-    work.delivery.end()
-    calls = joining.end(connection)
-    del connection  # whatever refers to it from here on is the handler's
-    problem = transaction.take_back()
+    if lending.trouble is not None:
+        return Finished(work, RELEASED, trouble=lending.trouble)
+    if lending.connection is None:
+        work.delivery.end()
+        return finished
+    problem, calls = lending.end()
     if not finished.verdict.settlement.keeps:
         return finished
     if problem is not None:
         return _failed(finished, problem, runner)
-    return attrs.evolve(finished, then=_all(calls)) if calls else finished
+    return attrs.evolve(finished, then=_all(calls, finished.then)) if calls else finished
 
 
 def _failed(finished: Finished, problem: str, runner: Runner) -> Finished:
-    delivery = finished.work.delivery
+    work = finished.work
     error = TransactionError(f"the handler returned, but {problem}; nothing was acknowledged")
-    runner.tell_failed(delivery, error)
-    return attrs.evolve(finished, verdict=decide(runner.rules, delivery.attempt, error, runner.now()))
+    runner.tell_failed(work.delivery, error)
+    verdict = decide(work.rules or runner.rules, work.delivery.attempt, error, runner.now())
+    return attrs.evolve(finished, verdict=verdict)
 
 
-def _all(calls: Sequence[Callable[[], Any]]) -> Callable[[], None]:
-    def call_all() -> None:
+def _all(calls: Sequence[Callable[[], Any]], then: Callable[[Finished], None] | None) -> Callable[[Finished], None]:
+    def call_all(finished: Finished) -> None:
         for call in calls:
             call()
+        if then is not None:
+            then(finished)
 
     return call_all

@@ -36,6 +36,7 @@ class Move(Enum):
 
     FINISH = "finish"
     RETRY = "retry"
+    ADVANCE = "advance"
     PARK = "park"
     DEAD_LETTER = "dead letter"
     RELEASE = "release"
@@ -45,15 +46,23 @@ class Move(Enum):
 class Settlement:
     """How a delivery ends.
 
-    `due`: when a retried or released row may be claimed again; None is at once. `error`: what a parked row shows, and
-    why a dead letter is one. `keeps`: whether what a transactional handler wrote is kept; every outcome but an
-    acknowledgement undoes it.
+    `due`: when a row that stays in the queue may be claimed again; None is at once. `error`: what a parked row shows,
+    and why a dead letter is one. `keeps`: whether what a transactional handler wrote is kept; every outcome but an
+    acknowledgement, or an advance, undoes it. `payload`: what an advancing row holds from now on, as the driver binds
+    it. `begun`: whether the delivery that the claim counted began, which a task's row shows when it is parked.
     """
 
     move: Move
     due: datetime | None = None
     error: str | None = None
     keeps: bool = False
+    payload: Any = None
+    begun: bool = True
+
+    @property
+    def again(self) -> bool:
+        """Whether the row is to be delivered again, from `due` on."""
+        return self.move is Move.RETRY or self.move is Move.ADVANCE
 
 
 @attrs.frozen

@@ -1,6 +1,6 @@
 """The values that every statement of a queue may name: *now* as each column holds it, the group, the cap, who waits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,13 +14,20 @@ MOMENTS = (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
 
 
 class Binding:
-    """What one queue's statements bind; `constants` beside the rest."""
+    """What one queue's statements bind; beside the rest `constants`, and `moments` that are made of *now*."""
 
     def __init__(
-        self, words: Words, *, group: str | None, cap: int | None, constants: Mapping[str, Any] | None = None
+        self,
+        words: Words,
+        *,
+        group: str | None,
+        cap: int | None,
+        constants: Mapping[str, Any] | None = None,
+        moments: Mapping[str, Callable[[datetime], Any]] | None = None,
     ) -> None:
         self._constants: dict[str, Any] = {"group": group, "cap": cap, **(constants or {})}
         self._nows = [(f"now_{role.value}", words.now_encoder(role)) for role in MOMENTS if words.spec.has(role)]
+        self._nows += (moments or {}).items()
         self._encode_list: Converter = words.dialect.list_encoder() or list
         self._constants |= self._passed(NOBODY)
 

@@ -5,16 +5,19 @@ takes effect only while the row still holds the token, so whoever comes late cha
 transaction and no connection is held while the handler runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
+
+import attrs
 
 from sqlqueue.column import Role
 from sqlqueue.dialect import Connection, Row
 from sqlqueue.moments import round_up
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
-from sqlqueue.statements import by_lease, present, unfinished
+from sqlqueue.statements import Settlements, by_lease, present, unfinished
 from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
@@ -72,7 +75,23 @@ WHERE {id} = {given_id} {fence}
 CLEARED = "{lease} IS NULL AND {attempt} >= :cap"
 
 
-def _take(words: Words, reading: Reading, counted: str | None, name: str, rows: str) -> Statement:
+@attrs.frozen(kw_only=True)
+class Shape:
+    """What the statements of a queue of a kind of its own say.
+
+    `settlements`: what settles its rows. `free`: further conditions for a row in nobody's hands. `taking`: what its
+    claim assigns beside the rest. `moments`: values of these that are made of *now*.
+    """
+
+    settlements: Settlements
+    free: Sequence[str] = ()
+    taking: Sequence[str] = ()
+    moments: Mapping[str, Callable[[datetime], Any]] = attrs.field(factory=dict)
+
+
+def _take(
+    words: Words, reading: Reading, counted: str | None, taking: Sequence[str], name: str, rows: str
+) -> Statement:
     running = [f"{words.bare(Role.RUNNING)} = TRUE"] if words.spec.has(Role.RUNNING) else []
     return words.statement(
         name,
@@ -81,7 +100,7 @@ def _take(words: Words, reading: Reading, counted: str | None, name: str, rows: 
         waiting=rows,
         lease=words.bare(Role.LEASE),
         counted=also([f"{words.bare(Role.ATTEMPT)} = {counted}"] if counted else []),
-        running=also(running),
+        running=also([*running, *taking]),
         returned=reading.select(),
     )
 
@@ -92,7 +111,7 @@ class Lease:
     `columns` are what the handler reads of a row, `seconds` how long a lease lasts, `most` the most rows that one
     claim takes, `cap` the attempts after which a row is spent (None: no cap), `precision` the decimal digits of
     a second that the lease column keeps (None: all), `by_key` whether claims pass keys over,
-    `leaving` how rows become dead letters (None: they do not).
+    `leaving` how rows become dead letters (None: they do not), `shape` what a queue of a kind of its own says.
     """
 
     def __init__(
@@ -107,16 +126,18 @@ class Lease:
         precision: int | None = None,
         by_key: bool = False,
         leaving: Leaving | None = None,
+        shape: Shape | None = None,
     ) -> None:
         spec, lease = words.spec, words.spec.role(Role.LEASE)
         assert lease is not None
+        shape = shape or Shape(settlements=by_lease(words))
         self._lease = timedelta(seconds=seconds)
         self._precision, self._group = precision, group
         self._by_id = not spec.has(Role.RETRY_AFTER)
         self._reading = Reading(words, columns)
         counted = count(words, capped=cap is not None, cleared=CLEARED)
-        free = [unleased(words), *([unless_passed_over(words)] if by_key else [])]
-        take = partial(_take, words, self._reading, counted)
+        free = [unleased(words), *([unless_passed_over(words)] if by_key else []), *shape.free]
+        take = partial(_take, words, self._reading, counted, shape.taking)
         name = "claim by lease"
         self._scan: Scan = (
             Lines(words, self._reading, take, name, most=most, free=free, own_shown=False)
@@ -125,8 +146,8 @@ class Lease:
                 words, self._reading, name=name, rows=partial(waiting, words, most), take=take, free=free, by_key=by_key
             )
         )
-        self._settling = Settling(words, by_lease(words), cap=cap, precision=precision, leaving=leaving)
-        self._binding = Binding(words, group=group, cap=cap)
+        self._settling = Settling(words, shape.settlements, cap=cap, precision=precision, leaving=leaving)
+        self._binding = Binding(words, group=group, cap=cap, moments=shape.moments)
         held, skip = {"id": spec.id, "token": lease}, words.dialect.skip_locked
         self._extend = words.settlement("extend", EXTEND, held, lease=words.bare(Role.LEASE), skip_locked=skip)
         self._still = words.settlement("is it still held", STILL, held)

@@ -48,7 +48,8 @@ class Settling:
     def statements(self) -> Sequence[Statement]:
         settle = self._settlements
         moves = self._leaving.statements if self._leaving else ()
-        return [*(one for one in (settle.finish, settle.retry, settle.park, settle.release) if one is not None), *moves]
+        stays = (settle.finish, settle.retry, settle.advance, settle.park, settle.release)
+        return [*(one for one in stays if one is not None), *moves]
 
     def calls(
         self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
@@ -104,6 +105,8 @@ class Settling:
             return settle.retry
         if move is Move.RELEASE:
             return settle.release
+        if move is Move.ADVANCE:
+            return settle.advance
         assert settle.park is not None, "a queue without an error column parks nothing"
         return settle.park
 
@@ -125,16 +128,19 @@ class Settling:
         return {
             "id": lambda claim, _: claim.id,
             "token": lambda claim, _: claim.token,
-            "attempt": lambda claim, _: claim.attempt,
+            "attempt": lambda claim, settlement: claim.attempt - (not settlement.begun),
             "error": lambda _, settlement: settlement.error,
+            "stored": lambda _, settlement: settlement.payload,
             "headers": lambda claim, settlement: self._headers(claim, settlement),
-            "due": lambda _, settlement: self._due(settlement.due, now),
+            "due": lambda _, settlement: self._due(settlement, now),
             "seconds": lambda _, settlement: self._seconds(settlement.due, now),
             "until": lambda claim, settlement: self._until(claim, settlement.due, now),
         }[name]
 
-    def _due(self, due: datetime | None, now: datetime) -> Any:
-        due = now + AT_ONCE if due is None else due
+    def _due(self, settlement: Settlement, now: datetime) -> Any:
+        due = settlement.due
+        if due is None:
+            due = now if settlement.move is Move.ADVANCE else now + AT_ONCE
         return self._encode_due(round_up(due, self._due_precision))
 
     def _headers(self, claim: Claim, settlement: Settlement) -> Any:

@@ -20,11 +20,15 @@ from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
+from sqlqueue.steps.catalogue import Catalogue
+from sqlqueue.steps.inspecting import Inspecting, TaskState
+from sqlqueue.steps.table import noted_in, task_table
 from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.base import Strategy
 from sqlqueue.strategies.by_function import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
 from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeptJob, KeyedJob, RawJob
 from sqlqueue.testing.contract.tracked import Outbox, ShortOutbox
@@ -39,6 +43,7 @@ class Case:
     `cap`: the most attempts, which only a table that counts has. `batch`: the most rows of a claim. `strategy`: None
     for the producers. `dead_letter`: for the statements of a move alone, with what a handler's `dead_letter=` names.
     `parked`: for those of parked rows. `records`: for those of a tracked publisher's records, of all names or of some.
+    `tasks`: for those of a queue of tasks.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Case:
     parked: bool = False
     batch: int = 1
     records: str | None = None
+    tasks: Stepping | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -109,7 +115,10 @@ CASES = (
     Case("records", Outbox, None, records="all"),
     Case("records_of_names", Outbox, None, records="some"),
     Case("records_minimal", ShortOutbox, None, records="all"),
+    Case("tasks", task_table(), tasks=Stepping(updated_at=noted_in(task_table()))),
+    Case("tasks_adopted", task_table(), tasks=Stepping(updated_at=noted_in(task_table()), adopt_after=60)),
     Case("insert", CountedJob, None),
+    Case("insert_task", task_table(), None),
     Case("insert_database_clock", ON_DATABASE_CLOCK, None),
 )
 
@@ -150,6 +159,8 @@ def statements_of(queue: Queue, case: Case) -> Sequence[Statement]:
         return of_records(queue, ["mail"] if case.records == "some" else None)
     if case.parked:
         return of_parked_rows(queue)
+    if case.tasks:
+        return of_tasks(queue, case.tasks)
     if case.strategy is None:
         return inserts(queue)
     everything = strategy_of(queue, case).statements()
@@ -161,6 +172,18 @@ def of_parked_rows(queue: Queue) -> Sequence[Statement]:
     parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
     listed = parking.listing(reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any))
     return listed, parking.requeue([]).statement, parking.requeue(None).statement
+
+
+def of_tasks(queue: Queue, stepping: Stepping) -> Sequence[Statement]:
+    """To claim and settle them, and to look at them."""
+    dialect, words = queue.broker.dialect, words_of(queue)
+    columns = reader(dialect, queue.spec, queue.broker.codec, bytes).columns
+    shape = shape_of(words, stepping, lambda expression: expression)
+    strategy = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
+    if stepping.adopt_after is not None:
+        return [strategy.claim]
+    looking = Inspecting(words, Catalogue([], queue.broker.codec))
+    return [*strategy.statements(), looking.getting(), *(looking.listing(state) for state in (None, *TaskState))]
 
 
 def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]:

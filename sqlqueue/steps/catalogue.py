@@ -1,0 +1,171 @@
+"""Which class a stored step is, and its JSON: `{"Task": {"Step": {"field": value}}}`, as pg_task writes it."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+from cattrs import Converter
+
+from sqlqueue.codec import Codec, JsonCodec, from_json, make_converter, takes_none
+from sqlqueue.errors import DeclarationError, DecodeError, EncodeError, SQLQueueError
+from sqlqueue.retry import policy
+from sqlqueue.settling import Rules
+from sqlqueue.steps.step import Step
+from sqlqueue.steps.task import DOT, Task
+
+
+class UnknownStep(SQLQueueError):  # noqa: N818 - no error of anybody's: others know the step
+    """A stored step whose name is not known here."""
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """One step of one task: its class, its fields, how it settles and how it is read."""
+
+    task: str
+    name: str
+    step: type[Step]
+    fields: tuple[str, ...]
+    bare_none: bool
+    rules: Rules
+    structure: Callable[[Any, Any], Any] = attrs.field(repr=False)
+
+    def read(self, stored: Any) -> Step:
+        """The step of what its JSON holds; `DecodeError` says what does not fit."""
+        try:
+            made: Step = self.structure(self._mapping(stored), self.step)
+            return made
+        except Exception as error:  # the converter's hooks, and validators of the class's own
+            raise DecodeError(
+                f"step {self.name} of task {self.task} does not decode from {json.dumps(stored):.200}: {error!r}"
+            ) from error
+
+    def _mapping(self, stored: Any) -> Any:
+        if len(self.fields) == 1 and self._is_bare(stored):
+            return {self.fields[0]: stored}
+        return {} if stored is None else stored
+
+    def _is_bare(self, stored: Any) -> bool:
+        """Whether this is the value of the only field, as Rust writes a struct of one unnamed one."""
+        if stored is None:
+            return self.bare_none
+        return not isinstance(stored, dict) or (bool(stored) and self.fields[0] not in stored)
+
+
+class Catalogue:
+    """The steps of a queue's tasks. Raises `DeclarationError` where one name, or class, would mean two."""
+
+    def __init__(self, tasks: Iterable[Task], codec: Codec) -> None:
+        self._converter = codec.converter if isinstance(codec, JsonCodec) else make_converter()
+        self._by_name: dict[tuple[str, str], Kind] = {}
+        self._by_class: dict[type[Step], Kind] = {}
+        for task in tasks:
+            for step in task.steps:
+                self._add(task, step)
+        for task in tasks:
+            for alias, step in task.aliases.items():
+                self._name(*_former(task.name, alias), self._by_class[step])
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_class.values())
+
+    def _add(self, task: Task, step: type[Step]) -> None:
+        other = self._by_class.get(step)
+        if other is not None:
+            raise DeclarationError(
+                f"step {step.__name__} belongs to task {other.task!r} and to {task.name!r}, and what is enqueued must "
+                "name one of them; derive a class for the other"
+            )
+        self._by_class[step] = kind = _kind(task.name, step, self._converter)
+        self._name(task.name, step.__name__, kind)
+
+    def _name(self, task: str, step: str, kind: Kind) -> None:
+        if (task, step) in self._by_name:
+            raise DeclarationError(
+                f"two steps are called {step!r} in a task {task!r}; rename one, or leave out an alias"
+            )
+        self._by_name[task, step] = kind
+
+    def kind_of(self, step: Any) -> Kind:
+        """The kind of a step at hand; `EncodeError` for what is none of this queue's."""
+        kind = self._by_class.get(type(step))
+        if kind is None:
+            known = ", ".join(cls.__name__ for cls in self._by_class)
+            raise EncodeError(f"{step!r:.200} is no step of this queue's tasks; its steps are {known}")
+        return kind
+
+    def called(self, name: str) -> list[Kind]:
+        """The kinds of this name, `"Step"` or `"Task.Step"`, former names too."""
+        task, dot, step = name.rpartition(DOT)
+        return [kind for (one, two), kind in self._by_name.items() if two == step and (not dot or one == task)]
+
+    def encode(self, step: Any) -> bytes:
+        """A step's JSON; `EncodeError` where it has none."""
+        kind = self.kind_of(step)
+        try:
+            fields = self._converter.unstructure(step, unstructure_as=kind.step) if kind.fields else None
+            text = json.dumps(
+                {kind.task: {kind.name: fields}}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            )
+            return text.encode()
+        except Exception as error:  # the converter's hooks meet values that are not what their fields declare
+            raise EncodeError(
+                f"step {kind.name} of task {kind.task} cannot be stored as JSON: {error}; use types that JsonCodec "
+                "lists, or give the broker a JsonCodec whose converter knows them"
+            ) from error
+
+    def decode(self, stored: bytes | str) -> tuple[Kind, Any]:
+        """The kind of a stored step and what its JSON holds, for `Kind.read`.
+
+        Raises `UnknownStep` for names that are not known here, `DecodeError` for what is no step at all.
+        """
+        task, step, fields = names_of(stored)
+        kind = self._by_name.get((task, step))
+        if kind is None:
+            raise UnknownStep(f"step {step!r} of task {task!r} is not known here")
+        return kind, fields
+
+
+def names_of(stored: bytes | str) -> tuple[str, str, Any]:
+    """The task, the step and the fields that a stored step's JSON names; `DecodeError` where it names none."""
+    try:
+        said = from_json(stored)
+    except ValueError as error:
+        raise DecodeError(f"the step is no JSON ({error}): {stored!r:.200}") from error
+    if isinstance(said, dict) and len(said) == 1:
+        ((task, inner),) = said.items()
+        if isinstance(inner, dict) and len(inner) == 1:
+            ((step, fields),) = inner.items()
+            return task, step, fields
+    raise DecodeError(f"the step is not of the form {{task: {{step: fields}}}}: {stored!r:.200}")
+
+
+def _former(task: str, alias: str) -> tuple[str, str]:
+    named, dot, step = alias.rpartition(DOT)
+    return (named, step) if dot else (task, step)
+
+
+def _kind(task: str, step: type[Step], converter: Converter) -> Kind:
+    where = f"step {step.__name__} of task {task!r}"
+    fields = [field for field in attrs.fields(step) if field.init]  # type: ignore[arg-type]  # checked to be attrs
+    try:
+        structure = converter.get_structure_hook(step)
+    except Exception as error:  # annotations of the user's may name anything
+        raise DeclarationError(
+            f"{where}: its fields cannot be read back: {error}; annotate types that JsonCodec lists"
+        ) from error
+    return Kind(
+        task=task,
+        name=step.__name__,
+        step=step,
+        fields=tuple(field.name for field in fields),
+        bare_none=len(fields) == 1 and fields[0].default is attrs.NOTHING and takes_none(fields[0].type),
+        structure=structure,
+        rules=Rules(
+            max_attempts=step.retry_limit + 1,
+            retry=policy(step.retry_delay),
+            on_decode_error=policy(None),
+            parks=True,
+        ),
+    )

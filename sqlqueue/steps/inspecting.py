@@ -1,0 +1,210 @@
+"""Inspect: the tasks of a table as they stand."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import attrs
+
+from sqlqueue.column import Role
+from sqlqueue.connection import Connection
+from sqlqueue.dialect import Row
+from sqlqueue.errors import DecodeError
+from sqlqueue.rows import decode_column
+from sqlqueue.spec import ColumnSpec
+from sqlqueue.sql import Call, Statement
+from sqlqueue.steps.catalogue import Catalogue, UnknownStep, names_of
+from sqlqueue.steps.step import Step
+from sqlqueue.strategies.binding import Binding
+from sqlqueue.words import Words, every
+
+LIST = """
+SELECT {columns} FROM {table}
+WHERE {conditions}
+ORDER BY {wakeup_at}, {id}
+LIMIT :limit
+"""
+
+GET = """
+SELECT {columns} FROM {table}
+WHERE {id} = :id
+"""
+
+# The steps of parked tasks, for a choice among them.
+PARKED = """
+SELECT {id}, {step} FROM {table}
+WHERE {error} IS NOT NULL AND {id} > :after
+ORDER BY {id}
+LIMIT :limit
+"""
+
+FIRST_PARKED = """
+SELECT {id}, {step} FROM {table}
+WHERE {error} IS NOT NULL
+ORDER BY {id}
+LIMIT :limit
+"""
+
+
+class TaskState(Enum):
+    """How a task stands: its step runs, waits to be run, waits for its time, or waits for somebody to mend it."""
+
+    RUNNING = "running"
+    DUE = "due"
+    DELAYED = "delayed"
+    PARKED = "parked"
+
+
+@attrs.frozen(kw_only=True)
+class StoredTask:
+    """A task as its row stood when it was read.
+
+    `task` and `name` are those that its step is stored by, `step` is that step: all None where it does not decode, and
+    `step` also where it is not known here; `stored` is its text. `tried` counts the tries begun. Moments are aware UTC;
+    those whose column the table lacks are None.
+    """
+
+    id: Any
+    task: str | None
+    name: str | None
+    step: Step | None
+    stored: str | None
+    state: TaskState
+    wakeup_at: datetime
+    tried: int
+    error: str | None
+    locked_until: datetime | None
+    created_at: datetime | None
+    updated_at: datetime | None
+
+
+#: The roles of the columns that are read, beside the moments that have none.
+READ = (Role.ID, Role.PAYLOAD, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING, Role.ERROR, Role.LEASE)
+NOTED = ("created_at", "updated_at")
+
+
+class Inspecting:
+    """Reads the tasks of one queue."""
+
+    def __init__(self, words: Words, catalogue: Catalogue) -> None:
+        self._words, self._catalogue = words, catalogue
+        self._binding = Binding(words, group=None, cap=None)
+        columns = [column for role in READ if (column := words.spec.role(role)) is not None]
+        noted = [column for column in words.spec.columns if column.role is None and column.field in NOTED]
+        self._columns: Sequence[ColumnSpec] = [*columns, *noted]
+        self._decoders = [words.dialect.decoder(column) for column in self._columns]
+
+    def get(self, connection: Connection, id: Any) -> StoredTask | None:
+        """The task of that id, None where there is none."""
+        encode = self._words.dialect.encoder(self._words.spec.id)
+        values = {**self._values(), "id": id if encode is None else encode(id)}
+        (rows,) = connection.run([Call(self.getting(), values)])
+        return self._shown(rows[0]) if rows else None
+
+    def list(self, connection: Connection, state: TaskState | None, limit: int) -> Sequence[StoredTask]:
+        """The first tasks of a state, or of any, by when they are due."""
+        (rows,) = connection.run([Call(self.listing(state), {**self._values(), "limit": limit})])
+        return [self._shown(row) for row in rows]
+
+    def parked(self, connection: Connection, kinds: Sequence[Any], page: int = 1000) -> Sequence[Any]:
+        """The ids of all parked tasks whose step is one of these kinds, as the driver returns them."""
+        found: list[Any] = []
+        after: Any = None
+        while True:
+            statement = self._statement("find parked steps", FIRST_PARKED if after is None else PARKED, width=2)
+            (rows,) = connection.run([Call(statement, {"after": after, "limit": page})])
+            found += [id for id, stored in rows if self._is_one_of(stored, kinds)]
+            if len(rows) < page:
+                return found
+            after = rows[-1][0]
+
+    def _is_one_of(self, stored: Any, kinds: Sequence[Any]) -> bool:
+        try:
+            return self._catalogue.decode(str(stored))[0] in kinds
+        except (UnknownStep, DecodeError):
+            return False
+
+    # -- statements -------------------------------------------------------------------------------------------
+
+    def getting(self) -> Statement:
+        return self._statement("get a task", GET, width=len(self._columns))
+
+    def listing(self, state: TaskState | None) -> Statement:
+        name = "list tasks" if state is None else f"list {state.value} tasks"
+        return self._statement(name, LIST, width=len(self._columns), conditions=self._condition(state))
+
+    def _statement(self, name: str, template: str, *, width: int, conditions: str = "") -> Statement:
+        words = self._words
+        read = [words.dialect.read(column, words.qualified(column)) for column in self._columns]
+        return words.statement(
+            name,
+            template,
+            width=width,
+            writes=False,
+            columns=", ".join(read),
+            conditions=conditions,
+            wakeup_at=words.moment(Role.RETRY_AFTER),
+            error=words.column(Role.ERROR),
+            step=read[READ.index(Role.PAYLOAD)],
+        )
+
+    def _condition(self, state: TaskState | None) -> str:
+        words, dialect = self._words, self._words.dialect
+        error, lease, due = words.column(Role.ERROR), words.spec.role(Role.LEASE), words.spec.role(Role.RETRY_AFTER)
+        assert lease is not None
+        assert due is not None
+        if state is None:
+            return every([])
+        if state is TaskState.PARKED:
+            return f"{error} IS NOT NULL"
+        ended = dialect.ended(words.qualified(lease), lease, words.now(Role.LEASE))
+        running = f"({words.column(Role.RUNNING)} = TRUE AND ({words.qualified(lease)} IS NULL OR NOT {ended}))"
+        if state is TaskState.RUNNING:
+            return every([f"{error} IS NULL", running])
+        is_due = " OR ".join(dialect.due(words.moment(Role.RETRY_AFTER), due, words.now(Role.RETRY_AFTER)))
+        when = f"({is_due})" if state is TaskState.DUE else f"NOT ({is_due})"
+        return every([f"{error} IS NULL", f"NOT {running}", when])
+
+    def _values(self) -> Mapping[str, Any]:
+        return self._binding.values(self._words.spec.host_clock.now())
+
+    # -- rows -------------------------------------------------------------------------------------------------
+
+    def _shown(self, row: Row) -> StoredTask:
+        values = {
+            column.field if column.role is None else column.role.value: decode_column(decode, column, value)
+            for column, decode, value in zip(self._columns, self._decoders, row, strict=True)
+        }
+        stored = None if values["payload"] is None else str(values["payload"])
+        task = name = step = None
+        try:
+            task, name, _ = names_of(stored or "")
+            kind, fields = self._catalogue.decode(stored or "")
+            step = kind.read(fields)
+        except (UnknownStep, DecodeError):
+            pass
+        return StoredTask(
+            id=values["id"],
+            task=task,
+            name=name,
+            step=step,
+            stored=stored,
+            state=self._state(values),
+            wakeup_at=values["retry_after"],
+            tried=values["attempt"] or 0,
+            error=values["error"],
+            locked_until=values["lease"],
+            created_at=values.get("created_at"),
+            updated_at=values.get("updated_at"),
+        )
+
+    def _state(self, values: Mapping[str, Any]) -> TaskState:
+        """One that a lost worker left counts as due."""
+        now = self._words.spec.host_clock.now()
+        if values["error"] is not None:
+            return TaskState.PARKED
+        if values["running"] and (values["lease"] is None or values["lease"] > now):
+            return TaskState.RUNNING
+        due: datetime | None = values["retry_after"]
+        return TaskState.DUE if due is None or due <= now else TaskState.DELAYED

@@ -1,0 +1,155 @@
+"""Run: a claimed row's step is found and run, and what it returns is where the row goes next."""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any, ClassVar
+
+import attrs
+
+from sqlqueue.clock import later
+from sqlqueue.codec import JsonCodec
+from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
+from sqlqueue.delivery import Delivery
+from sqlqueue.dialect import Converter
+from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.outcome import DeadLetter, Drop, Retry
+from sqlqueue.rows import encode_payload
+from sqlqueue.settling import Verdict, decide, describe_error, spent_at_claim, storable
+from sqlqueue.spec import ColumnSpec
+from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
+from sqlqueue.steps.history import StepRun
+from sqlqueue.steps.step import Next, Step, StepContext
+from sqlqueue.strategies.base import Move, Settlement
+
+log = logging.getLogger("sqlqueue")
+
+#: Seconds that a step is left alone which is not known here: in a rolling deploy others know it.
+LEFT_ALONE = 60.0
+
+#: A task's payload is JSON before a codec sees it.
+STORED = JsonCodec()
+
+
+@attrs.define(eq=False, kw_only=True)
+class StepRunner(Runner):
+    """Runs one queue's steps; safe to call from many threads.
+
+    `payload`: the column that holds steps, `encode` turns its values for the driver. `on_step`: told of each run.
+    """
+
+    opens: ClassVar[bool] = True
+
+    catalogue: Catalogue
+    payload: ColumnSpec
+    encode: Converter | None
+    on_step: Callable[[StepRun], object] | None
+    _unknown: set[str] = attrs.field(factory=set, init=False)
+
+    def run(self, work: Work) -> Finished:
+        """Find the step, run it, decide; every exception becomes a verdict."""
+        delivery = work.delivery
+        try:
+            kind, fields = self.catalogue.decode(self.reader.read(delivery))
+            step = kind.read(fields)
+        except UnknownStep as unknown:
+            return self._leave(work, unknown)
+        except DecodeError as error:
+            log.error("queue %s: task %s: %s", self.queue, delivery.id, error)
+            return Finished(work, _parked(describe_error(error), begun=False))
+        work.rules = kind.rules
+        then = None if self.on_step is None else partial(self._tell, kind)
+        spent = spent_at_claim(kind.rules, delivery.attempt)
+        if spent is not None:
+            settlement = attrs.evolve(spent.settlement, begun=False)
+            return Finished(work, attrs.evolve(spent, settlement=settlement), then=then)
+        self.notices.tell("started", delivery)
+        began = perf_counter()
+        try:
+            outcome = self._call(kind, step, delivery)
+        except STOPS as stop:
+            return Finished(work, RELEASED, perf_counter() - began, stop, then=then)
+        except BaseException as error:  # noqa: BLE001 - whatever a step raises settles its row
+            outcome = error
+        seconds = perf_counter() - began
+        return Finished(work, self._verdict(kind, delivery, outcome), seconds, then=then)
+
+    def _call(self, kind: Kind, step: Step, delivery: Delivery) -> Any:
+        if kind.step.transactional:
+            delivery.open()
+        return self.call(step, delivery)
+
+    def _verdict(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
+        if isinstance(outcome, Next):
+            return self._next(kind, delivery, outcome)
+        if not isinstance(outcome, BaseException):
+            said = f"step {kind.name} returned {outcome!r:.200}; return Next.now(…), Next.delay(…) or Next.done()"
+            return _parked(said)
+        self._log_failure(kind, delivery, outcome)
+        return decide(kind.rules, delivery.attempt, outcome, self.now())
+
+    def _next(self, kind: Kind, delivery: Delivery, then: Next) -> Verdict:
+        keeps = kind.step.transactional
+        if then.step is None:
+            return Verdict(Settlement(Move.FINISH, keeps=keeps), "acknowledged")
+        try:
+            stored = encode_payload(self.payload, STORED, self.catalogue.encode(then.step))
+        except EncodeError as error:
+            self._log_failure(kind, delivery, error)
+            return _parked(describe_error(error))
+        if self.encode is not None:
+            stored = self.encode(stored)
+        due = None if then.after is None else later(self.now(), then.after)
+        return Verdict(Settlement(Move.ADVANCE, due=due, payload=stored, keeps=keeps), "advanced")
+
+    def _leave(self, work: Work, unknown: UnknownStep) -> Finished:
+        """Leave the row to those who know its step."""
+        said = str(unknown)
+        if said not in self._unknown:
+            self._unknown.add(said)
+            log.warning("queue %s: %s; such tasks are left alone for %g s at a time", self.queue, said, LEFT_ALONE)
+        until = later(self.now(), LEFT_ALONE)
+        return Finished(work, Verdict(Settlement(Move.RELEASE, due=until), "released"))
+
+    def _log_failure(self, kind: Kind, delivery: Delivery, error: BaseException) -> None:
+        if isinstance(error, Retry | Drop | DeadLetter):
+            return
+        log.error(
+            "queue %s: task %s: step %s failed in try %s of %d",
+            self.queue,
+            delivery.id,
+            kind.name,
+            delivery.attempt,
+            kind.step.retry_limit + 1,
+            exc_info=error,
+        )
+
+    def _tell(self, kind: Kind, finished: Finished) -> None:
+        assert self.on_step is not None
+        delivery, verdict = finished.work.delivery, finished.verdict
+        begun = verdict.settlement.begun
+        run = StepRun(
+            id=delivery.id,
+            task=kind.task,
+            step=kind.name,
+            attempt=(delivery.attempt or 1) - (not begun),
+            seconds=finished.seconds,
+            outcome=verdict.kind,
+            error=verdict.settlement.error,
+        )
+        try:
+            self.on_step(run)
+        except Exception:
+            log.exception("queue %s: on_step failed on %r", self.queue, run)
+
+
+def run_step(kinds: Catalogue, step: Any, delivery: Delivery) -> Any:
+    """The handler of every queue of tasks, as plugins wrap it."""
+    kind = kinds.kind_of(step)
+    return step.run(StepContext(kind.task, kind.name, delivery))
+
+
+def _parked(reason: str, *, begun: bool = True) -> Verdict:
+    reason = storable(reason)
+    return Verdict(Settlement(Move.PARK, error=reason, begun=begun), "parked", problem=reason)

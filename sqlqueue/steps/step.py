@@ -1,0 +1,103 @@
+"""A step: a small attrs class whose fields are all the state that it needs, and what comes after it."""
+
+from abc import ABC, abstractmethod
+from datetime import datetime
+from typing import Any, ClassVar
+
+import attrs
+
+from sqlqueue.clock import UTC, Duration, later
+from sqlqueue.delivery import Delivery
+from sqlqueue.errors import TransactionError
+from sqlqueue.retry import RetryPolicy
+
+
+@attrs.frozen
+class Next:
+    """What a step returns. Made by `now`, `delay` and `done`.
+
+    `step`: the task's next step, None where it is done. `after`: seconds, or a timedelta, until that is due.
+    """
+
+    step: "Step | None"
+    after: Duration | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.after is not None:
+            later(datetime.now(UTC), self.after, "Next.delay(…, after)")
+
+    @classmethod
+    def now(cls, step: "Step") -> "Next":
+        """The task goes on with `step` at once."""
+        return cls(step)
+
+    @classmethod
+    def delay(cls, step: "Step", after: Duration) -> "Next":
+        """The task goes on with `step` after so many seconds, or a timedelta; this step ends now, and no worker waits.
+
+        A negative or overflowing delay is a `ValueError`.
+        """
+        return cls(step, after)
+
+    @classmethod
+    def done(cls) -> "Next":
+        """The task is done: its row is deleted."""
+        return cls(None)
+
+
+@attrs.define(eq=False)
+class StepContext:
+    """What a step may know of its run. `task` and `step` are their names."""
+
+    task: str
+    step: str
+    _delivery: Delivery = attrs.field(repr=False, alias="delivery")
+
+    @property
+    def id(self) -> Any:
+        """The task's id, a UUID."""
+        return self._delivery.id
+
+    @property
+    def attempt(self) -> int:
+        """1 in the step's first try."""
+        return self._delivery.attempt or 1
+
+    @property
+    def lost(self) -> bool:
+        """Whether the task is known to have been lost, such as by the end of its lease: what this step still does will
+        not count."""
+        return self._delivery.lost
+
+    @property
+    def connection(self) -> Any:
+        """The driver's own connection (psycopg or sqlite3), inside the transaction that moves the task on; for a
+        `transactional` step. Do not commit, roll back or close it.
+
+        Raises `TransactionError` in any other step, and once the step has returned.
+        """
+        if self._delivery.opened:
+            return self._delivery.connection
+        raise TransactionError(
+            f"step {self.step} of task {self.task} is in no transaction: it has returned, or is not transactional; "
+            "write transactional: ClassVar[bool] = True in its class"
+        )
+
+
+class Step(ABC):
+    """The base of every step: decorate the class with `@attrs.frozen`, and write `run`.
+
+    `retry_limit`: how often a failed step is tried again (0). `retry_delay`: what lies between two tries: seconds, a
+    timedelta, or a policy of `sqlqueue.retry` (1 s). `transactional`: what `run` writes on `context.connection` commits
+    with the task's move to its next step (no).
+    """
+
+    __slots__ = ()
+
+    retry_limit: ClassVar[int] = 0
+    retry_delay: ClassVar[Duration | RetryPolicy] = 1.0
+    transactional: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(self, context: StepContext) -> Next:
+        """Do the step's work and say what comes next. An exception is a failure of the step."""

@@ -1,0 +1,72 @@
+"""A task: the steps that it is made of, by name, checked where it is written."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+
+from sqlqueue.errors import DeclarationError
+from sqlqueue.handler import whole
+from sqlqueue.retry import policy
+from sqlqueue.steps.step import Step
+
+#: Stands between a task's name and a step's, where both are named.
+DOT = "."
+
+
+def _steps(steps: Iterable[Any]) -> tuple[type[Step], ...]:
+    return tuple(steps)
+
+
+@attrs.frozen
+class Task:
+    """A finite state machine of steps; each step is known by its class's name.
+
+    `aliases`: former names of steps, each with the class that runs it now; `"Step"` for one of this task, and
+    `"Task.Step"` for one of another name, such as that the task once had. Raises `DeclarationError` for what cannot
+    work.
+    """
+
+    name: str
+    steps: tuple[type[Step], ...] = attrs.field(converter=_steps)
+    aliases: Mapping[str, type[Step]] = attrs.field(factory=dict, kw_only=True, converter=MappingProxyType)
+
+    def __attrs_post_init__(self) -> None:
+        named: Any = self.name
+        if not isinstance(named, str) or not named:
+            raise DeclarationError(f"a task is named {self.name!r}; give a text, such as Task('Greeter', […])")
+        if not self.steps:
+            raise DeclarationError(f"task {self.name!r} has no steps; name their classes: Task({self.name!r}, [First])")
+        names: set[str] = set()
+        for step in self.steps:
+            check_step(step, f"task {self.name!r}")
+            if step.__name__ in names:
+                raise DeclarationError(f"task {self.name!r}: two of its steps are called {step.__name__}; rename one")
+            names.add(step.__name__)
+        for alias, step in self.aliases.items():
+            if step not in self.steps:
+                raise DeclarationError(
+                    f"task {self.name!r}: the alias {alias!r} is for {step!r}, which is none of its steps"
+                )
+            if alias in names:
+                raise DeclarationError(f"task {self.name!r}: the alias {alias!r} is the name of one of its steps")
+
+
+def check_step(step: Any, where: str) -> None:
+    """`DeclarationError` for a class that cannot be a step."""
+    if not isinstance(step, type) or not issubclass(step, Step):
+        raise DeclarationError(f"{where}: {step!r} is no step; give classes that derive from sqlqueue.steps.Step")
+    where = f"{where}: step {step.__name__}"
+    if "__attrs_attrs__" not in vars(step):
+        raise DeclarationError(f"{where} is no attrs class, so it has no fields to store; decorate it: @attrs.frozen")
+    if inspect.isabstract(step):
+        raise DeclarationError(f"{where} has no run(self, context); write what it does")
+    if inspect.iscoroutinefunction(step.run):
+        raise DeclarationError(f"{where}: run is a coroutine; steps run on threads: write a plain method")
+    whole(step.retry_limit, f"{where}: retry_limit", 0)
+    try:
+        policy(step.retry_delay)
+    except ValueError as error:
+        raise DeclarationError(f"{where}: retry_delay={step.retry_delay!r}: {error}") from None

@@ -1,0 +1,229 @@
+"""The queue of tasks: enqueue a first step; the broker's consumers take it from there."""
+
+import builtins
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import cached_property, partial
+from typing import Any
+
+import attrs
+
+from sqlqueue.broker import Broker
+from sqlqueue.clock import Duration
+from sqlqueue.column import Role
+from sqlqueue.errors import DeclarationError
+from sqlqueue.handler import Handler, make_handler, some_seconds, whole
+from sqlqueue.queue import Queue
+from sqlqueue.spec import TableSpec, spec_of
+from sqlqueue.steps.catalogue import Catalogue
+from sqlqueue.steps.history import StepRun
+from sqlqueue.steps.inspecting import Inspecting, StoredTask, TaskState
+from sqlqueue.steps.running import StepRunner, run_step
+from sqlqueue.steps.step import Step
+from sqlqueue.steps.table import check_roles, noted_in, task_table
+from sqlqueue.steps.task import Task
+from sqlqueue.strategies.stepping import Stepping
+from sqlqueue.words import Words
+
+log = logging.getLogger("sqlqueue")
+
+#: The channel of pg_task's own trigger, and where its workers are told to stop.
+PG_TASK_CHANGED = "pg_task_changed"
+
+
+class TaskQueue:
+    """The tasks in one table of a broker; every consumer of the broker works them off.
+
+    `tasks`: those whose steps may stand there. `table`: its name, or a table of one's own that is declared with all the
+    roles that tasks need. `schema`: the table's schema. `workers`: steps that run at once in this process (1). `lease`,
+    `poll_interval`: seconds, by default the broker's. `notify`: whether consumers listen for changes, where the
+    database notifies; it costs a connection each. `adopt_after`: seconds without a change after which a row that runs
+    without a lease counts as left by another program that is gone; by default it is never touched. `on_step`: told of
+    each run of a step once it is settled, as a `StepRun`; it must be quick and thread-safe.
+
+    Raises `DeclarationError` for what cannot work.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        tasks: Iterable[Task],
+        *,
+        table: str | type | TableSpec = "pg_task",
+        schema: str | None = None,
+        workers: int = 1,
+        lease: Duration | None = None,
+        poll_interval: Duration | None = None,
+        notify: bool = True,
+        adopt_after: Duration | None = None,
+        on_step: Callable[[StepRun], object] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.tasks = _checked(tasks)
+        self._catalogue = Catalogue(self.tasks, broker.codec)
+        spec = _spec(table, schema)
+        if notify:
+            broker.dialect.check_channel(spec.full_name, None)
+        self.queue: Queue = broker.queue(spec)
+        handler = make_handler(
+            partial(run_step, self._catalogue),
+            spec,
+            workers=workers,
+            by_key=False,
+            prefetch=0,
+            batch=None,
+            transactional=any(kind.step.transactional for kind in self._catalogue),
+            max_attempts=None,
+            dead_letter=None,
+            retry=None,
+            on_decode_error=None,
+            lease=broker.lease if lease is None else lease,
+            poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
+            reply_to=None,
+        )
+        self.queue.register(self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step))
+
+    def _stepping(
+        self,
+        handler: Handler,
+        *,
+        notify: bool,
+        adopt_after: Duration | None,
+        on_step: Callable[[StepRun], object] | None,
+    ) -> Handler:
+        spec, dialect = self.queue.spec, self.broker.dialect
+        updated_at, payload = noted_in(spec), spec.role(Role.PAYLOAD)
+        assert payload is not None
+        if adopt_after is not None and updated_at is None:
+            raise DeclarationError(
+                f"table {spec.name!r}: adopt_after={adopt_after!r} needs a column updated_at, which tells how long a "
+                "row was left alone; add one, or leave adopt_after out"
+            )
+        after = None if adopt_after is None else some_seconds(adopt_after, "adopt_after", "would take running tasks")
+        return attrs.evolve(
+            handler,
+            name=f"of the tasks {', '.join(task.name for task in self.tasks)}",
+            kind=bytes,
+            stepping=Stepping(updated_at=updated_at, adopt_after=after),
+            runner=partial(
+                StepRunner,
+                catalogue=self._catalogue,
+                payload=payload,
+                encode=dialect.encoder(payload),
+                on_step=on_step,
+            ),
+            channels=(spec.full_name, PG_TASK_CHANGED) if notify else (),
+        )
+
+    @property
+    def name(self) -> str:
+        """The table's name, with its schema where there is one."""
+        return self.queue.name
+
+    # -- enqueue ----------------------------------------------------------------------------------------------
+
+    def enqueue(self, step: Step, *, connection: Any = None) -> Any:
+        """Begin a task with `step`, due at once, and return its id, a UUID.
+
+        `connection`: the caller's own, as `Queue.enqueue` takes it; the task then begins with its commit. Raises
+        `EncodeError` for a step that cannot be stored, before the database is touched, `BrokerClosed`, and the driver's
+        error where the insert fails.
+        """
+        return self.queue.enqueue(self._catalogue.encode(step), connection=connection)
+
+    def delay(self, step: Step, after: Duration, *, connection: Any = None) -> Any:
+        """The same, due after so many seconds, or a timedelta; a negative or overflowing delay is a `ValueError`."""
+        return self.queue.enqueue(self._catalogue.encode(step), delay=after, connection=connection)
+
+    def schedule(self, step: Step, at: datetime, *, connection: Any = None) -> Any:
+        """The same, due at `at`, an aware datetime; a naive one is a `ValueError`."""
+        return self.queue.enqueue(self._catalogue.encode(step), at=at, connection=connection)
+
+    def enqueue_many(self, steps: Iterable[Step], *, connection: Any = None) -> int:
+        """Begin a task with each of these steps, all in one transaction, the fastest way; how many."""
+        return self.queue.enqueue_many((self._catalogue.encode(step) for step in steps), connection=connection)
+
+    # -- look and mend ----------------------------------------------------------------------------------------
+
+    def get(self, id: Any) -> StoredTask | None:
+        """The task of that id, None where there is none, or none any more."""
+        with self.broker.pool.connection() as ours:
+            return self._inspecting.get(ours, id)
+
+    def list(self, state: TaskState | str | None = None, *, limit: int = 100) -> Sequence[StoredTask]:
+        """The first `limit` tasks, of one state (`running`, `due`, `delayed`, `parked`) or of all, by `wakeup_at`."""
+        wanted = None if state is None else _state(state)
+        most = whole(limit, "limit", 0)
+        with self.broker.pool.connection() as ours:
+            return self._inspecting.list(ours, wanted, most)
+
+    def resume(
+        self,
+        ids: Any = None,
+        *,
+        step: type[Step] | str | None = None,
+        connection: Any = None,
+    ) -> int:
+        """Clear the error of parked tasks, which then go on at their step with a fresh count; how many.
+
+        `ids`: one id or a list of them, None for all. `step`: only those parked at this step, a class or its name
+        (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left alone.
+        """
+        if ids is not None and (isinstance(ids, str | bytes) or not isinstance(ids, Iterable)):
+            ids = [ids]
+        if step is not None:
+            ids = self._at(step, None if ids is None else builtins.list(ids), connection)
+        return self.queue.requeue(ids, connection=connection)
+
+    def ddl(self) -> str:
+        """The recommended table, index and, where consumers listen, triggers, as a script."""
+        return self.broker.ddl(self.queue.spec)
+
+    def _at(self, step: type[Step] | str, ids: Sequence[Any] | None, connection: Any) -> Sequence[Any]:
+        kinds = [kind for kind in self._catalogue if kind.step is step]
+        if isinstance(step, str):
+            kinds = self._catalogue.called(step)
+        if not kinds:
+            known = ", ".join(f"{kind.task}.{kind.name}" for kind in self._catalogue)
+            raise ValueError(f"step={step!r} is no step of these tasks; they are {known}")
+        decode = self.broker.dialect.decoder(self.queue.spec.id)
+        if connection is not None:
+            found = self._inspecting.parked(self.broker.adopt(connection), kinds)
+        else:
+            with self.broker.pool.connection() as ours:
+                found = self._inspecting.parked(ours, kinds)
+        read = [id if decode is None else decode(id) for id in found]
+        return read if ids is None else [id for id in read if id in ids]
+
+    @cached_property
+    def _inspecting(self) -> Inspecting:
+        return Inspecting(Words(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
+
+
+def _checked(tasks: Any) -> tuple[Task, ...]:
+    found = tuple(tasks) if isinstance(tasks, Iterable) else (tasks,)
+    for task in found:
+        if not isinstance(task, Task):
+            raise DeclarationError(f"tasks= holds {task!r:.200}; give a list of sqlqueue.steps.Task")
+    if not found:
+        raise DeclarationError("tasks= is empty; give the tasks whose steps this queue runs")
+    return found
+
+
+def _spec(table: str | type | TableSpec, schema: str | None) -> TableSpec:
+    if isinstance(table, str):
+        return task_table(table, schema)
+    if schema is not None:
+        raise DeclarationError(f"schema={schema!r} is given beside a declared table; name it where that is declared")
+    spec = spec_of(table)
+    check_roles(spec)
+    return spec
+
+
+def _state(given: TaskState | str) -> TaskState:
+    try:
+        return TaskState(given)
+    except ValueError:
+        known = ", ".join(state.value for state in TaskState)
+        raise ValueError(f"state={given!r} is none of {known}") from None
