@@ -1,5 +1,6 @@
 """Inspect: the tasks of a table as they stand."""
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
@@ -121,7 +122,7 @@ class Inspecting:
 
     def _is_one_of(self, stored: Any, kinds: Sequence[Any]) -> bool:
         try:
-            return self._catalogue.decode(str(stored))[0] in kinds
+            return self._catalogue.decode(_text(stored))[0] in kinds
         except (UnknownStep, DecodeError):
             return False
 
@@ -176,7 +177,7 @@ class Inspecting:
             column.field if column.role is None else column.role.value: decode_column(decode, column, value)
             for column, decode, value in zip(self._columns, self._decoders, row, strict=True)
         }
-        stored = None if values["payload"] is None else str(values["payload"])
+        stored = None if values["payload"] is None else _text(values["payload"])
         task = name = step = None
         try:
             task, name, _ = names_of(stored or "")
@@ -208,3 +209,8 @@ class Inspecting:
             return TaskState.RUNNING
         due: datetime | None = values["retry_after"]
         return TaskState.DUE if due is None or due <= now else TaskState.DELAYED
+
+
+def _text(stored: Any) -> str:
+    """A step as text; a driver may have read its JSON."""
+    return stored if isinstance(stored, str) else json.dumps(stored)

@@ -20,6 +20,10 @@ def _steps(steps: Iterable[Any]) -> tuple[type[Step], ...]:
     return tuple(steps)
 
 
+def _aliases(aliases: Mapping[str, type[Step]]) -> Mapping[str, type[Step]]:
+    return MappingProxyType(dict(aliases))
+
+
 @attrs.frozen
 class Task:
     """A finite state machine of steps; each step is known by its class's name.
@@ -31,7 +35,7 @@ class Task:
 
     name: str
     steps: tuple[type[Step], ...] = attrs.field(converter=_steps)
-    aliases: Mapping[str, type[Step]] = attrs.field(factory=dict, kw_only=True, converter=MappingProxyType)
+    aliases: Mapping[str, type[Step]] = attrs.field(factory=dict, kw_only=True, converter=_aliases)
 
     def __attrs_post_init__(self) -> None:
         named: Any = self.name

@@ -43,6 +43,8 @@
     class TestTrackedHandlers(contract.TrackedHandlersContract): ...
     class TestRepublish(contract.RepublishContract): ...
     class TestPruning(contract.PruningContract): ...
+    class TestSteps(contract.StepsContract): ...
+    class TestStepsAtWork(contract.StepsAtWorkContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
     class TestLines(contract.LinesContract): ...
@@ -93,6 +95,8 @@ from sqlqueue.testing.contract.republishing import RepublishContract
 from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
+from sqlqueue.testing.contract.steps import StepsContract
+from sqlqueue.testing.contract.steps_at_work import StepsAtWorkContract
 from sqlqueue.testing.contract.tokens import TokensContract
 from sqlqueue.testing.contract.tracked_handlers import TrackedHandlersContract
 from sqlqueue.testing.contract.tracking import TrackingContract
@@ -141,6 +145,8 @@ __all__ = [
     "RowModeContract",
     "SchemaContract",
     "SettlingContract",
+    "StepsAtWorkContract",
+    "StepsContract",
     "TokensContract",
     "TrackedHandlersContract",
     "TrackingContract",
