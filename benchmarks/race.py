@@ -142,13 +142,13 @@ class Race:
     others: Sequence[Other]
     rounds: Rounds = attrs.field(factory=Rounds)
 
-    def run(self, benchmark: Any) -> None:
+    def run(self, benchmark: Any, rounds: int = ROUNDS) -> None:
         """A round to warm up, and those that count."""
         self._set_up()
         self._drain()
-        for rounds in (self.rounds, *(other.rounds for other in self.others)):
-            rounds.forget()
-        benchmark.pedantic(self._drain, setup=self._set_up, rounds=ROUNDS)
+        for timings in (self.rounds, *(other.rounds for other in self.others)):
+            timings.forget()
+        benchmark.pedantic(self._drain, setup=self._set_up, rounds=rounds)
         benchmark.extra_info.update(self._facts())
 
     def _set_up(self) -> None:

@@ -9,7 +9,7 @@ import psycopg
 from benchmarks.raw import LEASE, Statements, handle
 from sqlqueue.sql import Statement
 from sqlqueue_postgres.fuse import Fused, fuse
-from sqlqueue_postgres.pool import SET_UP, parameters
+from sqlqueue_postgres.pool import KEEP_TO_INDEXES, SET_UP, parameters
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -18,6 +18,7 @@ def connected(url: str) -> psycopg.Connection[tuple[Any, ...]]:
     """A connection with the settings of the pool's."""
     connection = psycopg.connect(url, autocommit=True, **parameters(url))
     psycopg.RawCursor(connection).execute(SET_UP, ("10000",))
+    connection.execute(KEEP_TO_INDEXES)
     return connection
 
 

@@ -12,11 +12,26 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import TransactionStatus
 
+from sqlqueue.dialect import Row
 from sqlqueue.sql import Begin, Savepoint
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import words_of
+from sqlqueue_postgres.wire import Said
 
-#: The session's own limit (none, unless the server, the role or the URL sets one), for this transaction.
+# What a session of ours has otherwise than it came: no limit, unless the server, the role or the URL sets one, and the
+# planner's own choice.
+AS_IT_CAME = """
+SELECT current_setting('statement_timeout'), current_setting('enable_seqscan'), current_setting('enable_bitmapscan'),
+       current_setting('jit')
+"""
+
+# For this transaction.
+RESTORE = b"""
+SELECT set_config('statement_timeout', $1, true), set_config('enable_seqscan', $2, true),
+       set_config('enable_bitmapscan', $3, true), set_config('jit', $4, true)
+"""
+
+#: The same of a connection that is not our own, whose limit alone we set.
 NO_LIMIT_OF_OURS = "SET LOCAL statement_timeout TO DEFAULT"
 
 ENDED = "it committed or rolled back its delivery's transaction itself, which is for its outcome to do"
@@ -24,14 +39,15 @@ CLOSED = "it closed its delivery's connection"
 IN_USE = "a thread still uses its delivery's connection after it returned"
 
 
-def opening(begin: Begin | None) -> list[str]:
-    """What opens a handler's transaction, or goes on with one that is open."""
-    return [*([words_of(begin)] if begin else []), NO_LIMIT_OF_OURS, words_of(Savepoint.SET)]
+def opening(begin: Begin | None, as_it_came: Row) -> list[Said]:
+    """What opens a handler's transaction, or goes on with one that is open, on a connection of our own."""
+    begins: list[Said] = [(words_of(begin).encode(), ())] if begin else []
+    return [*begins, (RESTORE, as_it_came), (words_of(Savepoint.SET).encode(), ())]
 
 
 def say_opening(driver: Driver, begin: Begin | None) -> None:
     """The same, a round trip each: for connections that are not our own."""
-    for text in opening(begin):
+    for text in [*([words_of(begin)] if begin else []), NO_LIMIT_OF_OURS, words_of(Savepoint.SET)]:
         execute(driver, text)
 
 

@@ -27,6 +27,7 @@ class OwnConnection:
 
     driver: Driver
     _wire: Wire
+    _as_it_came: Row
     _handed: Handed | None = None
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
@@ -74,7 +75,7 @@ class OwnConnection:
             self._say([(ROLLBACK, ())])
 
     def lend(self, begin: Begin | None) -> Any:
-        _, error = self._say([(text.encode(), ()) for text in opening(begin)])
+        _, error = self._say(opening(begin, self._as_it_came))
         if error is not None:
             raise error
         self._handed = Handed(self.driver)

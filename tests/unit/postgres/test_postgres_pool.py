@@ -12,6 +12,7 @@ from psycopg_pool import ConnectionPool, NullConnectionPool, PoolClosed, PoolTim
 
 from sqlqueue.dialect import Connection, Pool, PoolSettings
 from sqlqueue.errors import Unsupported
+from sqlqueue.sql import Begin
 from sqlqueue_postgres import PostgresDialect
 from sqlqueue_postgres.pool import parameters
 from tests.support.database import Database
@@ -53,6 +54,30 @@ def test_our_own_sessions_are_read_committed_with_a_time_limit(postgres_database
         assert connection.run([SHOW]) == [[("read committed", "10s", postgres_database.name)]]
         assert connection.driver.autocommit
     assert pool.size == 3
+
+
+def test_our_own_sessions_keep_to_indexes_and_a_handlers_transaction_is_as_it_came(
+    postgres_database: Database, pool: Pool
+) -> None:
+    """A plan that is made for an empty table is kept when it is not empty any more."""
+    postgres_database.execute("CREATE TABLE small (id int PRIMARY KEY, due int)")
+    postgres_database.execute("CREATE INDEX ON small (due)")
+    asked = "SELECT id FROM small WHERE due <= 1 ORDER BY due LIMIT 5", "SELECT due FROM small WHERE id = ANY('{1,2}')"
+    settings = "SELECT name, setting FROM pg_settings WHERE name LIKE 'enable%' OR name IN ('jit', 'statement_timeout')"
+    usual = dict(postgres_database.execute(settings))
+
+    def plans(driver: Any) -> list[str]:
+        return ["\n".join(line for (line,) in driver.execute(f"EXPLAIN {sql}").fetchall()) for sql in asked]
+
+    with pool.connection() as connection:
+        driver: Any = connection.driver
+        assert all("Index" in plan and "Bitmap" not in plan for plan in plans(driver))
+        lent = connection.lend(Begin())  # type: ignore[attr-defined]  # it is a Session
+        assert dict(lent.execute(settings).fetchall()) == usual
+        assert any("Seq Scan" in plan or "Bitmap" in plan for plan in plans(lent))
+        connection.take_back()  # type: ignore[attr-defined]
+        connection.roll_back()  # type: ignore[attr-defined]
+        assert all("Index" in plan for plan in plans(driver))
 
 
 def test_a_url_that_names_no_application_is_called_sqlqueue(postgres_database: Database) -> None:

@@ -175,7 +175,7 @@ def test_a_claim_without_its_index_is_found(
     connection.driver.commit()
     postgres_database.script(dialect.create_index(JOBS, ["locked_until"], ""))
     assert lacks(TWO_RANGES) is False
-    assert connection.driver.execute("SHOW enable_seqscan").fetchone() == ("on",)
+    assert connection.driver.execute("SHOW enable_sort").fetchone() == ("on",)
 
 
 def test_the_recommended_table_fits_what_it_was_made_from(
