@@ -72,6 +72,7 @@ class SQLiteSteps:
         now, expires = text(moment), text(moment + timedelta(seconds=LEASE))
         names = ("now_lease", "now_retry_after", "now_updated_at", "due")
         values = {**dict.fromkeys(names, now), "limit": self._batch, "cap": RESUMED, "expires": expires, "token": token}
+        values["left_alone"] = "[]"
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         settled = 0
@@ -134,6 +135,7 @@ class PostgresSteps:
         expires = now + timedelta(seconds=LEASE)
         names = ("now_lease", "now_retry_after", "now_updated_at")
         values = {**values, **dict.fromkeys(names, now), "limit": self._batch, "cap": RESUMED, "expires": expires}
+        values["left_alone"] = []
         bound: list[Any] = []
         for statement in turn.statements:
             ids = [id for id, _ in advanced] if statement.name == "advance" else finished

@@ -179,7 +179,7 @@ class Broker:
 
     def notifications(self, queue: Queue | Destination) -> list[Call]:
         """The statement that wakes other programs when the insert, or the move, commits; none without `notify`."""
-        if not self.notify:
+        if not self._notifies(queue.spec):
             return []
         sent = self.dialect.notification(queue.spec.full_name, queue.group or "")
         if sent is None:

@@ -14,6 +14,8 @@ from sqlqueue.settling import Rules
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.task import DOT, Task
 
+_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
 
 class UnknownStep(SQLQueueError):  # noqa: N818 - no error of anybody's: others know the step
     """A stored step whose name is not known here."""
@@ -44,7 +46,9 @@ class Kind:
     def _mapping(self, stored: Any) -> Any:
         if len(self.fields) == 1 and self._is_bare(stored):
             return {self.fields[0]: stored}
-        return {} if stored is None else stored
+        if stored is not None and not isinstance(stored, dict):
+            raise TypeError("it is no object of fields")
+        return stored or {}
 
     def _is_bare(self, stored: Any) -> bool:
         """Whether this is the value of the only field, as Rust writes a struct of one unnamed one."""
@@ -105,10 +109,7 @@ class Catalogue:
         kind = self.kind_of(step)
         try:
             fields = self._converter.unstructure(step, unstructure_as=kind.step) if kind.fields else None
-            text = json.dumps(
-                {kind.task: {kind.name: fields}}, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-            )
-            return text.encode()
+            return _write({kind.task: {kind.name: fields}}).encode()
         except Exception as error:  # the converter's hooks meet values that are not what their fields declare
             raise EncodeError(
                 f"step {kind.name} of task {kind.task} cannot be stored as JSON: {error}; use types that JsonCodec "

@@ -22,10 +22,11 @@ from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.history import StepRun
 from sqlqueue.steps.step import Next, Step, StepContext
 from sqlqueue.strategies.base import Move, Settlement
+from sqlqueue.strategies.stepping import LeftAlone
 
 log = logging.getLogger("sqlqueue")
 
-#: Seconds that a step is left alone which is not known here: in a rolling deploy others know it.
+#: Seconds that a task is left alone whose step is not known here: in a rolling deploy others know it.
 LEFT_ALONE = 60.0
 
 #: A task's payload is JSON before a codec sees it.
@@ -37,6 +38,7 @@ class StepRunner(Runner):
     """Runs one queue's steps; safe to call from many threads.
 
     `payload`: the column that holds steps, `encode` turns its values for the driver. `on_step`: told of each run.
+    `left`: the rows that this process leaves alone, `tell_others` of one that it has let go.
     """
 
     opens: ClassVar[bool] = True
@@ -45,6 +47,8 @@ class StepRunner(Runner):
     payload: ColumnSpec
     encode: Converter | None
     on_step: Callable[[StepRun], object] | None
+    left: LeftAlone
+    tell_others: Callable[[], object]
     _unknown: set[str] = attrs.field(factory=set, init=False)
 
     def run(self, work: Work) -> Finished:
@@ -104,13 +108,24 @@ class StepRunner(Runner):
         return Verdict(Settlement(Move.ADVANCE, due=due, payload=stored, keeps=keeps), "advanced")
 
     def _leave(self, work: Work, unknown: UnknownStep) -> Finished:
-        """Leave the row to those who know its step."""
+        """Leave the row to those who know its step: it is due for them at once, unless too many are left already."""
         said = str(unknown)
         if said not in self._unknown:
             self._unknown.add(said)
-            log.warning("queue %s: %s; such tasks are left alone for %g s at a time", self.queue, said, LEFT_ALONE)
-        until = later(self.now(), LEFT_ALONE)
+            log.warning("queue %s: %s; such tasks are left to those who know it", self.queue, said)
+        now = self.now()
+        until = later(now, LEFT_ALONE)
+        if self.left.leave(work.delivery.claim.id, now, until):
+            return Finished(work, RELEASED, then=self._let_go)
         return Finished(work, Verdict(Settlement(Move.RELEASE, due=until), "released"))
+
+    def _let_go(self, _: Finished) -> None:
+        try:
+            self.tell_others()
+        except Exception:  # they find it at their next look
+            log.warning(
+                "queue %s: others could not be told of a task that is not known here", self.queue, exc_info=True
+            )
 
     def _log_failure(self, kind: Kind, delivery: Delivery, error: BaseException) -> None:
         if isinstance(error, Retry | Drop | DeadLetter):

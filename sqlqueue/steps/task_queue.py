@@ -101,17 +101,20 @@ class TaskQueue:
                 "row was left alone; add one, or leave adopt_after out"
             )
         after = None if adopt_after is None else some_seconds(adopt_after, "adopt_after", "would take running tasks")
+        stepping = Stepping(updated_at=updated_at, adopt_after=after)
         return attrs.evolve(
             handler,
             name=f"of the tasks {', '.join(task.name for task in self.tasks)}",
             kind=bytes,
-            stepping=Stepping(updated_at=updated_at, adopt_after=after),
+            stepping=stepping,
             runner=partial(
                 StepRunner,
                 catalogue=self._catalogue,
                 payload=payload,
                 encode=dialect.encoder(payload),
                 on_step=on_step,
+                left=stepping.left,
+                tell_others=partial(_tell_others, self.queue),
             ),
             channels=(spec.full_name, PG_TASK_CHANGED) if notify else (),
         )
@@ -199,6 +202,14 @@ class TaskQueue:
     @cached_property
     def _inspecting(self) -> Inspecting:
         return Inspecting(Words(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
+
+
+def _tell_others(queue: Queue) -> None:
+    """Wake the consumers of other programs, within a second or not at all."""
+    told = queue.broker.notifications(queue)
+    if told:
+        with queue.broker.pool.connection(1.0) as connection:
+            connection.run(told)
 
 
 def _checked(tasks: Any) -> tuple[Task, ...]:

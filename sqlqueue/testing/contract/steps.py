@@ -12,7 +12,7 @@ from sqlqueue.consumer import Consumer
 from sqlqueue.errors import EncodeError
 from sqlqueue.steps import Next, Task
 from sqlqueue.testing.clock import ManualClock
-from sqlqueue.testing.contract.harness import Database
+from sqlqueue.testing.contract.harness import Database, OpenBroker
 from sqlqueue.testing.contract.step_kinds import (
     GREETER,
     Anything,
@@ -243,22 +243,37 @@ class StepsContract(StepsBase):
         assert world.seen == [seen]
 
     def test_a_step_that_is_not_known_here_is_left_for_those_who_know_it(
-        self, database: Database, broker: Broker, clock: ManualClock, world: World
+        self, database: Database, broker: Broker, open_broker: OpenBroker, clock: ManualClock, world: World
     ) -> None:
-        """PAINS 31: a rolling deploy."""
+        """PAINS 31: a rolling deploy. It is theirs at once, unspent, and left alone here for a minute."""
         tasks = tasks_on(broker, clock, GREETER)
         for stored in ('{"Others": {"Count": 7}}', '{"Greeter": {"Wave": null}}'):
             insert(database, stored)
         recorder = Recorder()
-        drain(broker, recorder)
-        assert len(recorder.of("released")) == 2
-        assert rows(database, tasks, "tried", "is_running", "error") == [(0, False, None)] * 2
-        clock.advance(59)
-        drain(broker, recorder)
-        assert len(recorder.of("released")) == 2
+        for seconds, released in ((0, 2), (59, 2), (1, 4)):
+            clock.advance(seconds)
+            drain(broker, recorder)
+            assert len(recorder.of("released")) == released
+        assert rows(database, tasks, *RESTING) == [(0, False, None, None)] * 2
+        another = open_broker()
+        tasks_on(another, clock)
+        drain(another)
+        assert world.seen == [("Count", 7, 1)]
+
+    def test_many_steps_that_are_not_known_keep_no_other_waiting(
+        self, database: Database, broker: Broker, clock: ManualClock, world: World
+    ) -> None:
+        """More than a claim can be told to leave alone: the others are hidden."""
+        tasks = tasks_on(broker, clock, GREETER, workers=4)
+        wave = '{"Greeter": {"Wave": null}}'
+        tasks.queue.enqueue_many(wave.encode() for _ in range(1_010))
         clock.advance(1)
-        drain(broker, recorder)
-        assert len(recorder.of("released")) == 4
+        tasks.enqueue(Part())
+        drain(broker, timeout=60)
+        assert world.seen == [("Part", None, 1)]
+        waiting = rows(database, tasks, *RESTING)
+        assert len([row for row in waiting if row == (0, False, None, None)]) == 1_000
+        assert len([row for row in waiting if row == (0, False, None, clock.now() + timedelta(seconds=60))]) == 10
 
     def test_former_names_of_steps_go_on_working(self, database: Database, broker: Broker, world: World) -> None:
         aliases = {"ReadName": Read, "Old.Fetch": Read, "Old.Greet": Greet}

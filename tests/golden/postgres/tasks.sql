@@ -6,14 +6,15 @@ WITH _due AS MATERIALIZED (
           AND "pg_task"."wakeup_at" <= $1
           AND ("pg_task"."locked_until" IS NULL OR "pg_task"."locked_until" <= $2)
           AND ("pg_task"."locked_until" IS NOT NULL OR "pg_task"."is_running" = FALSE)
+          AND NOT "pg_task"."id" = ANY($3::uuid[])
         ORDER BY "pg_task"."wakeup_at", "pg_task"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS _waiting
-    LIMIT $3
+    LIMIT $4
 )
 UPDATE "pg_task"
-SET "locked_until" = $4, "tried" = CASE WHEN "pg_task"."locked_until" IS NULL AND "pg_task"."tried" >= $5 THEN 1 ELSE COALESCE("pg_task"."tried", 0) + 1 END, "is_running" = TRUE, "updated_at" = $6
+SET "locked_until" = $5, "tried" = CASE WHEN "pg_task"."locked_until" IS NULL AND "pg_task"."tried" >= $6 THEN 1 ELSE COALESCE("pg_task"."tried", 0) + 1 END, "is_running" = TRUE, "updated_at" = $7
 FROM _due
 WHERE "pg_task"."id" = _due.id
 RETURNING "pg_task"."id", "pg_task"."step"::text, "pg_task"."tried", "pg_task"."wakeup_at";
@@ -26,15 +27,16 @@ WITH _due AS MATERIALIZED (
           AND "pg_task"."wakeup_at" <= $1
           AND ("pg_task"."locked_until" IS NULL OR "pg_task"."locked_until" <= $2)
           AND ("pg_task"."locked_until" IS NOT NULL OR "pg_task"."is_running" = FALSE)
-          AND ("pg_task"."wakeup_at", "pg_task"."id") >= ($3, $4)
+          AND NOT "pg_task"."id" = ANY($3::uuid[])
+          AND ("pg_task"."wakeup_at", "pg_task"."id") >= ($4, $5)
         ORDER BY "pg_task"."wakeup_at", "pg_task"."id"
         LIMIT 16
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS _waiting
-    LIMIT $5
+    LIMIT $6
 )
 UPDATE "pg_task"
-SET "locked_until" = $6, "tried" = CASE WHEN "pg_task"."locked_until" IS NULL AND "pg_task"."tried" >= $7 THEN 1 ELSE COALESCE("pg_task"."tried", 0) + 1 END, "is_running" = TRUE, "updated_at" = $8
+SET "locked_until" = $7, "tried" = CASE WHEN "pg_task"."locked_until" IS NULL AND "pg_task"."tried" >= $8 THEN 1 ELSE COALESCE("pg_task"."tried", 0) + 1 END, "is_running" = TRUE, "updated_at" = $9
 FROM _due
 WHERE "pg_task"."id" = _due.id
 RETURNING "pg_task"."id", "pg_task"."step"::text, "pg_task"."tried", "pg_task"."wakeup_at";
@@ -56,6 +58,7 @@ SELECT (
       AND "pg_task"."wakeup_at" <= $1
       AND ("pg_task"."locked_until" IS NULL OR "pg_task"."locked_until" <= $2)
       AND ("pg_task"."locked_until" IS NOT NULL OR "pg_task"."is_running" = FALSE)
+      AND NOT "pg_task"."id" = ANY($3::uuid[])
     ORDER BY "pg_task"."wakeup_at", "pg_task"."id"
     LIMIT 1
 ) IS NOT NULL AS passed_over, NULL AS now;

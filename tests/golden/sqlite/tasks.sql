@@ -10,6 +10,7 @@ WITH _due AS MATERIALIZED (
                   WHEN substr("pg_task"."locked_until", 11, 1) = 'T' OR substr("pg_task"."locked_until", -1) = 'Z' OR substr("pg_task"."locked_until", -6, 1) IN ('+', '-')
                   THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "pg_task"."locked_until"), "pg_task"."locked_until") ELSE "pg_task"."locked_until" END <= ?2))
                   AND ("pg_task"."locked_until" IS NOT NULL OR "pg_task"."is_running" = FALSE)
+                  AND NOT quote("pg_task"."id") IN (SELECT value FROM json_each(?3))
                 ORDER BY "pg_task"."wakeup_at", "pg_task"."id"
                 LIMIT 16
             ) AS _range_0
@@ -22,6 +23,7 @@ WITH _due AS MATERIALIZED (
                   WHEN substr("pg_task"."locked_until", 11, 1) = 'T' OR substr("pg_task"."locked_until", -1) = 'Z' OR substr("pg_task"."locked_until", -6, 1) IN ('+', '-')
                   THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "pg_task"."locked_until"), "pg_task"."locked_until") ELSE "pg_task"."locked_until" END <= ?2))
                   AND ("pg_task"."locked_until" IS NOT NULL OR "pg_task"."is_running" = FALSE)
+                  AND NOT quote("pg_task"."id") IN (SELECT value FROM json_each(?3))
                 ORDER BY "pg_task"."wakeup_at", "pg_task"."id"
                 LIMIT 16
             ) AS _range_1
@@ -34,6 +36,7 @@ WITH _due AS MATERIALIZED (
                   WHEN substr("pg_task"."locked_until", 11, 1) = 'T' OR substr("pg_task"."locked_until", -1) = 'Z' OR substr("pg_task"."locked_until", -6, 1) IN ('+', '-')
                   THEN COALESCE(strftime('%Y-%m-%d %H:%M:%f', "pg_task"."locked_until"), "pg_task"."locked_until") ELSE "pg_task"."locked_until" END <= ?2))
                   AND ("pg_task"."locked_until" IS NOT NULL OR "pg_task"."is_running" = FALSE)
+                  AND NOT quote("pg_task"."id") IN (SELECT value FROM json_each(?3))
                 ORDER BY "pg_task"."wakeup_at", "pg_task"."id"
                 LIMIT 16
             ) AS _range_2
@@ -41,10 +44,10 @@ WITH _due AS MATERIALIZED (
         ORDER BY key_0, id
         LIMIT 16
     ) AS _waiting
-    LIMIT ?3
+    LIMIT ?4
 )
 UPDATE "pg_task"
-SET "locked_until" = ?4, "tried" = CASE WHEN "pg_task"."locked_until" IS NULL AND "pg_task"."tried" >= ?5 THEN 1 ELSE COALESCE("pg_task"."tried", 0) + 1 END, "is_running" = TRUE, "updated_at" = ?6
+SET "locked_until" = ?5, "tried" = CASE WHEN "pg_task"."locked_until" IS NULL AND "pg_task"."tried" >= ?6 THEN 1 ELSE COALESCE("pg_task"."tried", 0) + 1 END, "is_running" = TRUE, "updated_at" = ?7
 FROM _due
 WHERE "pg_task"."id" = _due.id
 RETURNING "pg_task"."id", "pg_task"."step", "pg_task"."tried", "pg_task"."wakeup_at";

@@ -1,0 +1,223 @@
+"""Tasks as they are declared, and their steps as JSON: every mistake is found where it is written."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any, ClassVar
+from uuid import UUID
+
+import attrs
+import pytest
+
+from sqlqueue import Broker, DeclarationError, JsonCodec
+from sqlqueue.column import Role
+from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.retry import Exponential
+from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue, task_table
+from sqlqueue.steps.catalogue import Catalogue, UnknownStep
+from sqlqueue.strategies.stepping import MOST_LEFT, LeftAlone
+from sqlqueue.testing.contract.step_kinds import GREETER, Count, Greet, Part, Read
+
+NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
+
+
+class Ends(Step):
+    def run(self, context: StepContext) -> Next:
+        return Next.done()
+
+
+@attrs.frozen
+class Undecorated(Part):
+    """A step, and its subclass that is not decorated itself."""
+
+
+class Sub(Undecorated):
+    more: int
+
+
+@attrs.frozen
+class Abstract(Step):
+    pass
+
+
+@attrs.frozen
+class Awaited(Step):
+    async def run(self, context: StepContext) -> Next:  # type: ignore[override]
+        return Next.done()
+
+
+@attrs.frozen
+class Often(Part):
+    retry_limit: ClassVar[int] = -1
+
+
+@attrs.frozen
+class Backwards(Part):
+    retry_delay: ClassVar[Any] = timedelta(seconds=-1)
+
+
+@attrs.frozen
+class Unreadable(Part):
+    thing: Callable[[], int]
+
+
+@attrs.frozen
+class Rich(Step):
+    moment: datetime
+    amount: Decimal
+    ids: list[UUID]
+    raw: bytes
+    _private: int = 3
+    made: int = attrs.field(init=False, default=4)
+    kept: ClassVar[int] = 5
+
+    def run(self, context: StepContext) -> Next:
+        return Next.done()
+
+
+@attrs.frozen
+class Nested(Step):
+    fields: dict[str, int]
+
+    def run(self, context: StepContext) -> Next:
+        return Next.done()
+
+
+def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
+    return Catalogue([Task("T", steps, **settings)], JsonCodec())
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Task("", [Part]), r"a task is named ''"),
+        (lambda: Task(7, [Part]), r"a task is named 7"),  # type: ignore[arg-type]
+        (lambda: Task("T", []), r"task 'T' has no steps"),
+        (lambda: Task("T", [Part()]), r"is no step; give classes that derive from"),
+        (lambda: Task("T", [int]), r"int'> is no step"),
+        (lambda: Task("T", [Ends]), r"step Ends is no attrs class.*@attrs.frozen"),
+        (lambda: Task("T", [Sub]), r"step Sub is no attrs class"),
+        (lambda: Task("T", [Abstract]), r"step Abstract has no run"),
+        (lambda: Task("T", [Awaited]), r"step Awaited: run is a coroutine"),
+        (lambda: Task("T", [Often]), r"step Often: retry_limit is -1"),
+        (lambda: Task("T", [Backwards]), r"step Backwards: retry_delay=.*give seconds from 0 up"),
+        (lambda: Task("T", [Part, Part]), r"two of its steps are called Part"),
+        (lambda: Task("T", [Part], aliases={"Old": Read}), r"the alias 'Old' is for .*Read'>, which is none"),
+        (lambda: Task("T", [Part, Read], aliases={"Part": Read}), r"the alias 'Part' is the name of one of its steps"),
+        (lambda: catalogue(Unreadable), r"step Unreadable of task 'T': its fields cannot be read back"),
+    ],
+)
+def test_a_mistake_in_a_task_is_found_where_it_is_declared(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(DeclarationError, match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("tasks", "settings", "said"),
+    [
+        ([], {}, r"tasks= is empty"),
+        ([Part], {}, r"tasks= holds <class .*Part'>; give a list of sqlqueue.steps.Task"),
+        ([GREETER, Task("Other", [Part])], {}, r"step Part belongs to task 'Greeter' and to 'Other'"),
+        ([GREETER, Task("Greeter", [Count])], {"table": "a.b"}, r"give the bare name of one table"),
+        ([GREETER, Task("O", [Count], aliases={"Greeter.Read": Count})], {}, r"two steps are called 'Read'"),
+        (GREETER, {"table": task_table(), "schema": "app"}, r"schema='app' is given beside a declared table"),
+        (GREETER, {"workers": 0}, r"workers is 0"),
+        (GREETER, {"lease": 0}, r"lease is 0"),
+        (GREETER, {"adopt_after": 0}, r"adopt_after is 0, which would take running tasks"),
+    ],
+)
+def test_a_mistake_in_a_queue_of_tasks_is_found_where_it_is_made(
+    tasks: Any, settings: dict[str, Any], said: str
+) -> None:
+    with Broker("sqlite://") as broker, pytest.raises(DeclarationError, match=said):
+        TaskQueue(broker, tasks, **settings)
+
+
+@pytest.mark.parametrize("role", [Role.PAYLOAD, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING, Role.ERROR, Role.LEASE])
+def test_a_table_that_cannot_hold_tasks_is_refused(role: Role) -> None:
+    spec = task_table()
+    less = attrs.evolve(spec, columns=[column for column in spec.columns if column.role is not role])
+    with (
+        Broker("sqlite://") as broker,
+        pytest.raises(DeclarationError, match=rf"need a column for the role '{role.value}'"),
+    ):
+        TaskQueue(broker, [GREETER], table=less)
+
+
+def test_a_step_comes_back_as_it_went() -> None:
+    kinds = catalogue(Rich, Nested, Part)
+    rich = Rich(NOW, Decimal("1.10"), [UUID(int=1)], b"\0\xff", private=7)
+    for step in (rich, Nested({"a": 1}), Nested({}), Part()):
+        kind, fields = kinds.decode(kinds.encode(step))
+        assert kind.read(fields) == step
+
+
+def test_the_json_is_that_of_pg_task() -> None:
+    kinds = Catalogue([GREETER], JsonCodec())
+    assert kinds.encode(Read("name.txt")) == b'{"Greeter":{"Read":{"filename":"name.txt"}}}'
+    assert kinds.encode(Greet("Zoë")).decode() == '{"Greeter":{"Greet":{"name":"Zoë"}}}'
+    assert kinds.encode(Part()) == b'{"Greeter":{"Part":null}}'
+
+
+def test_a_bare_value_is_the_only_fields() -> None:
+    kinds = catalogue(Nested, Count, Rich, Part)
+    for stored, step in (
+        ('{"T": {"Nested": {"fields": {"a": 1}}}}', Nested({"a": 1})),
+        ('{"T": {"Nested": {"a": 1}}}', Nested({"a": 1})),
+        ('{"T": {"Count": 3}}', Count(3)),
+        ('{"T": {"Count": null}}', Count(None)),
+    ):
+        kind, fields = kinds.decode(stored)
+        assert kind.read(fields) == step
+    for stored in ('{"T": {"Rich": 3}}', '{"T": {"Part": 3}}', '{"T": {"Rich": [1, 2]}}'):
+        kind, fields = kinds.decode(stored)
+        with pytest.raises(DecodeError, match=r"of task T does not decode from"):
+            kind.read(fields)
+
+
+def test_a_step_that_cannot_be_stored_says_which_and_why() -> None:
+    kinds = catalogue(Rich)
+    with pytest.raises(EncodeError, match=r"step Rich of task T cannot be stored as JSON.*amount|str.*is_nan"):
+        kinds.encode(Rich(NOW, "1.10", [], b""))  # type: ignore[arg-type]
+    with pytest.raises(EncodeError, match=r"Part\(\) is no step of this queue's tasks; its steps are Rich"):
+        kinds.encode(Part())
+
+
+def test_names_that_are_not_known_are_told_from_what_is_no_step() -> None:
+    kinds = catalogue(Part, aliases={"Old": Part})
+    for stored in ('{"T": {"New": null}}', '{"U": {"Part": null}}'):
+        with pytest.raises(UnknownStep, match=r"is not known here"):
+            kinds.decode(stored)
+    for stored in ("", "null", "[]", '"Part"', '{"T": "Part"}', '{"T": {}}', '{"T": {"Part": NaN}}', "{"):
+        with pytest.raises(DecodeError, match=r"the step is no"):
+            kinds.decode(stored)
+    assert kinds.decode('{"T": {"Old": null}}')[0].step is Part
+    assert [kind.step for kind in kinds.called("Old")] == [kind.step for kind in kinds.called("T.Part")] == [Part]
+    assert kinds.called("U.Part") == []
+
+
+def test_a_step_has_the_limits_that_it_declares() -> None:
+    @attrs.frozen
+    class Patient(Part):
+        retry_limit: ClassVar[int] = 3
+        retry_delay: ClassVar[Any] = Exponential(first=2, jitter=0)
+
+    plain, patient = catalogue(Part, Patient)
+    assert (plain.rules.max_attempts, plain.rules.retry.delay(1, ValueError())) == (1, 1.0)
+    assert (patient.rules.max_attempts, patient.rules.retry.delay(2, ValueError())) == (4, 4.0)
+
+
+def test_so_many_rows_are_left_alone_and_each_for_its_while() -> None:
+    left = LeftAlone()
+    later = NOW + timedelta(seconds=60)
+    assert all(left.leave(id, NOW, later) for id in range(MOST_LEFT))
+    assert not left.leave("one more", NOW, later)
+    assert len(left.ids(NOW)) == MOST_LEFT
+    assert left.ids(later) == []
+    assert left.leave("one more", later, later + timedelta(seconds=60))
+    assert left.ids(later) == ["one more"]
+
+
+def test_a_class_that_is_no_table_is_refused() -> None:
+    with Broker("sqlite://") as broker, pytest.raises(DeclarationError, match=r"describes no table"):
+        TaskQueue(broker, [GREETER], table=int)
