@@ -20,7 +20,7 @@ from sqlqueue.settling import Verdict, decide, describe_error, spent_at_claim, s
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.history import StepRun
-from sqlqueue.steps.step import Next, Step, StepContext
+from sqlqueue.steps.step import Next, StepContext
 from sqlqueue.strategies.base import Move, Settlement
 from sqlqueue.strategies.stepping import LeftAlone
 
@@ -68,10 +68,12 @@ class StepRunner(Runner):
         if spent is not None:
             settlement = attrs.evolve(spent.settlement, begun=False)
             return Finished(work, attrs.evolve(spent, settlement=settlement), then=then)
+        if kind.step.transactional and not self._opened(delivery):
+            return Finished(work, RELEASED)
         self.notices.tell("started", delivery)
         began = perf_counter()
         try:
-            outcome = self._call(kind, step, delivery)
+            outcome = self.call(step, delivery)
         except STOPS as stop:
             return Finished(work, RELEASED, perf_counter() - began, stop, then=then)
         except BaseException as error:  # noqa: BLE001 - whatever a step raises settles its row
@@ -79,10 +81,13 @@ class StepRunner(Runner):
         seconds = perf_counter() - began
         return Finished(work, self._verdict(kind, delivery, outcome), seconds, then=then)
 
-    def _call(self, kind: Kind, step: Step, delivery: Delivery) -> Any:
-        if kind.step.transactional:
+    def _opened(self, delivery: Delivery) -> bool:
+        """Whether the delivery's transaction is open; what kept it from that is told by who lends it."""
+        try:
             delivery.open()
-        return self.call(step, delivery)
+        except Exception:  # noqa: BLE001 - the database's
+            return False
+        return True
 
     def _verdict(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
         if isinstance(outcome, Next):

@@ -8,13 +8,20 @@ from sqlqueue import Broker, Queue, Role
 from sqlqueue.consumer.claiming import words_of
 from sqlqueue.destination import Destination
 from sqlqueue.parking import Parking
+from sqlqueue.rows import reader
 from sqlqueue.sql import Call
-from sqlqueue.strategies.base import Move, Settlement
+from sqlqueue.steps import TaskQueue
+from sqlqueue.steps.table import noted_in
+from sqlqueue.strategies.base import RELEASE, Move, Settlement
+from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
+from sqlqueue.testing.contract.step_kinds import Count, tasks_on
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, KeptJob, RankedJob
 from tests.golden.golden import Case, strategy_of
 from tests.plans.overheard import Overheard
+from tests.support.database import Database
 
 #: Rows that are scheduled ahead, and as many that are processed or parked where the table keeps such.
 MANY = 30_000
@@ -54,6 +61,31 @@ def _row(queue: Queue, number: int, **fields: Any) -> Any:
         fields |= {"account": f"a{number % 100}", "queue_name": queue.group}
     assert queue.spec.row_class is not None
     return queue.spec.row_class(payload=f'{{"number": {number}}}', **fields)
+
+
+def filled_with_tasks(broker: Broker, database: Database, clock: ManualClock) -> TaskQueue:
+    """Tasks that are parked, as many that wait for their time, and ten that are due."""
+    tasks = tasks_on(broker, clock)
+    tasks.enqueue_many(Count(number) for number in range(2 * MANY + DUE))
+    some = f"id IN (SELECT id FROM pg_task WHERE error IS NULL LIMIT {MANY})"
+    database.execute(f"UPDATE pg_task SET error = 'broken' WHERE {some}")
+    database.execute(f"UPDATE pg_task SET wakeup_at = '2030-01-01 01:00:00+00:00' WHERE {some}")
+    return tasks
+
+
+def calls_of_a_look_for_tasks(tasks: TaskQueue) -> list[Call]:
+    """The same, of a queue of tasks."""
+    queue, clock = tasks.queue, tasks.queue.spec.host_clock
+    words, columns = words_of(queue), reader(queue.broker.dialect, queue.spec, queue.broker.codec, bytes).columns
+    shape = shape_of(words, Stepping(updated_at=noted_in(queue.spec)), lambda expression: expression)
+    lease = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
+    with queue.broker.pool.connection() as connection:
+        overheard: Any = Overheard(connection)
+        claims = lease.turn(overheard, [], 16, clock.now()).claims
+        assert len(claims) == DUE
+        lease.look_ahead(overheard, clock.now())
+        lease.turn(connection, [(claim, RELEASE) for claim in claims], 0, clock.now())
+    return list(overheard.calls)
 
 
 def calls_of_a_look(queue: Queue) -> tuple[Call, Call]:

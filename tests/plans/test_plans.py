@@ -9,7 +9,7 @@ from sqlqueue import Broker
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.testing import ManualClock
 from sqlqueue_sqlite.prepared import prepare
-from tests.plans.backlog import DECLARED, calls_of_a_look, filled
+from tests.plans.backlog import DECLARED, calls_of_a_look, calls_of_a_look_for_tasks, filled, filled_with_tasks
 from tests.support.database import Database
 
 EXPLAIN = """
@@ -39,6 +39,13 @@ def test_a_look_walks_ranges_of_the_claims_index_and_sorts_no_rows_of_the_table(
                 by_id = [one for one in reads if "USING INTEGER PRIMARY KEY (rowid=?)" in one]
                 assert sorted(by_index + by_id) == sorted(reads)
                 assert not by_index or not any(_SORT.match(one) for one in details)
+            assert steps_of(sqlite_database, call) < MOST_STEPS
+
+
+def test_a_look_for_tasks_takes_few_steps_beside_parked_and_delayed_ones(sqlite_database: Database) -> None:
+    with Broker(sqlite_database.url) as broker:
+        tasks = filled_with_tasks(broker, sqlite_database, ManualClock())
+        for call in calls_of_a_look_for_tasks(tasks):
             assert steps_of(sqlite_database, call) < MOST_STEPS
 
 

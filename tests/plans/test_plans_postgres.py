@@ -17,7 +17,15 @@ from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.tables import FullJob
 from tests.golden.golden import Case, without_lease
-from tests.plans.backlog import DECLARED, calls_of_a_look, calls_of_a_seat, filled
+from tests.plans.backlog import (
+    DECLARED,
+    DUE,
+    calls_of_a_look,
+    calls_of_a_look_for_tasks,
+    calls_of_a_seat,
+    filled,
+    filled_with_tasks,
+)
 from tests.support.database import Database
 
 #: Buffers that finding the rows may read. Writing the ten that are found comes on top, whatever stands beside them.
@@ -81,6 +89,20 @@ def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
                 assert read <= {"pg_database"}  # its advisory locks are those of this database
                 assert indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}
                 connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+def test_a_look_for_tasks_reads_few_buffers_beside_parked_and_delayed_ones(postgres_database: Database) -> None:
+    with Broker(postgres_database.url) as broker:
+        tasks = filled_with_tasks(broker, postgres_database, ManualClock())
+        connection = postgres_database.connect()
+        connection.execute("VACUUM ANALYZE pg_task")
+        ((index,),) = postgres_database.execute(CLAIM_INDEX, "pg_task")
+        for call, mode in product(calls_of_a_look_for_tasks(tasks), ("force_custom_plan", "force_generic_plan")):
+            plan = _explain(connection, call, mode)
+            most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * DUE
+            assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most
+            assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
+            assert indexes(plan) <= {index, "pg_task_pkey"}
 
 
 def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
