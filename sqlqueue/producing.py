@@ -119,6 +119,11 @@ class RowMaker:
                 f"queue {self.queue}: {option} given, but no column plays the role {role.value!r}; mark one with "
                 f"column.{role.value}(); nothing was written"
             )
+        if column.generated:
+            raise DeclarationError(
+                f"queue {self.queue}: {option} given, but column {column.field!r} is declared as generated, so that "
+                "the database fills it in; leave generated=True out; nothing was written"
+            )
         row[column.field] = value
 
     def _number(self, priority: Any) -> float:

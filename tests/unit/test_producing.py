@@ -151,6 +151,24 @@ def test_an_option_without_its_column_is_refused_rather_than_dropped(
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "role"),
+    [
+        ({"key": "a"}, Role.PARTITION_KEY),
+        ({"priority": 0}, Role.PRIORITY),
+        ({"delay": 0}, Role.RETRY_AFTER),
+        ({"at": NOW}, Role.RETRY_AFTER),
+    ],
+)
+def test_an_option_whose_column_the_database_fills_in_is_refused_rather_than_dropped(
+    broker: Broker, options: dict[str, Any], role: Role
+) -> None:
+    spec = spec_of(Job)
+    generated = [attrs.evolve(one, generated=one.generated or one.role is role) for one in spec.columns]
+    with pytest.raises(DeclarationError, match=r"is declared as generated, so that the database fills it in"):
+        maker(broker, attrs.evolve(spec, columns=generated)).row(7, **options)
+
+
 @pytest.mark.parametrize("priority", ["high", True, float("nan"), [1]])
 def test_a_priority_that_orders_nothing_is_refused(broker: Broker, priority: Any) -> None:
     with pytest.raises(EncodeError) as caught:
