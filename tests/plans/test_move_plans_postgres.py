@@ -8,7 +8,7 @@ from sqlqueue.spec import spec_of
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.tables import DeadJob, FullJob
 from tests.plans.backlog import calls_of_dead_letters, filled
-from tests.plans.test_plans_postgres import _explain, indexes, nodes
+from tests.plans.test_plans_postgres import explain, indexes, nodes
 from tests.support.database import Database
 
 
@@ -23,6 +23,6 @@ def test_a_move_and_what_puts_back_find_their_rows_by_id(postgres_database: Data
         calls = calls_of_dead_letters(queue, destination)
         assert len(calls) == 2
         for call in calls:
-            plan = _explain(postgres_database.connect(), call, mode)
+            plan = explain(postgres_database.connect(), call, mode)
             assert "Seq Scan" not in {node["Node Type"] for node in nodes(plan)}
             assert indexes(plan) == {"full_jobs_pkey"}

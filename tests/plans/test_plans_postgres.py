@@ -57,9 +57,9 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             connection.execute(prepare)
             for mode in ("force_custom_plan", "force_generic_plan"):
                 (due,) = [
-                    node for node in nodes(_explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE _due"
+                    node for node in nodes(explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE _due"
                 ]
-                for plan in (due, _explain(connection, look, mode)):
+                for plan in (due, explain(connection, look, mode)):
                     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
                     assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
                     assert indexes(plan) == {index}
@@ -82,7 +82,7 @@ def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             case = Case("", spec, strategy, group, batch=batch)
             calls = calls_of_a_seat(broker.queue(case.declared, group), case)
             for call, mode in product(calls, ("force_custom_plan", "force_generic_plan")):
-                plan = _explain(connection, call, mode)
+                plan = explain(connection, call, mode)
                 most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * (batch - 1)
                 assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most
                 read = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
@@ -98,14 +98,14 @@ def test_a_look_for_tasks_reads_few_buffers_beside_parked_and_delayed_ones(postg
         connection.execute("VACUUM ANALYZE pg_task")
         ((index,),) = postgres_database.execute(CLAIM_INDEX, "pg_task")
         for call, mode in product(calls_of_a_look_for_tasks(tasks), ("force_custom_plan", "force_generic_plan")):
-            plan = _explain(connection, call, mode)
+            plan = explain(connection, call, mode)
             most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * DUE
             assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most
             assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
             assert indexes(plan) <= {index, "pg_task_pkey"}
 
 
-def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
+def explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
     """The plan of a call that is run and undone, with what each of its nodes read."""
     values = call.statement.bind(call.values)
     execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look({', '.join(['%s'] * len(values))})"
