@@ -212,5 +212,7 @@ class Inspecting:
 
 
 def _text(stored: Any) -> str:
-    """A step as text; a driver may have read its JSON."""
-    return stored if isinstance(stored, str) else json.dumps(stored)
+    """A step as text, whichever type its column has; a driver may have read its JSON."""
+    if isinstance(stored, bytes | memoryview):
+        return bytes(stored).decode(errors="replace")
+    return stored if isinstance(stored, str) else json.dumps(stored, ensure_ascii=False)

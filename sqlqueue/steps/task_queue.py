@@ -197,7 +197,10 @@ class TaskQueue:
             with self.broker.pool.connection() as ours:
                 found = self._inspecting.parked(ours, kinds)
         read = [id if decode is None else decode(id) for id in found]
-        return read if ids is None else [id for id in read if id in ids]
+        if ids is None:
+            return read
+        wanted = {str(id) for id in ids}  # a UUID may be given as text
+        return [id for id in read if str(id) in wanted]
 
     @cached_property
     def _inspecting(self) -> Inspecting:

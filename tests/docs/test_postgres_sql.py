@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from sqlqueue import Broker
+import pytest
+
+from sqlqueue import Broker, Consumer, SchemaError
+from sqlqueue.steps import TaskQueue
+from sqlqueue.testing.contract.step_kinds import GREETER
+from tests.consumer.test_postgres_steps import PG_TASK
 from tests.docs.pages import ROOT, blocks
 from tests.docs.test_plain_sql import InvoiceJob, sql_of_the_readme
 from tests.support.availability import installed
@@ -54,3 +59,27 @@ def test_the_programs_that_join_a_transaction_on_postgresql_run(postgres_databas
     counted = postgres_database.execute("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM invoice_jobs)")
     assert counted == [(len(programs), len(programs))]
     assert programs
+
+
+def test_a_table_that_pg_task_made_goes_on_after_the_statement_of_the_page(postgres_database: Database) -> None:
+    (alter,) = blocks(ROOT / "docs" / "tasks-at-work.md", "sql", "alter")
+    postgres_database.script(PG_TASK)
+    with Broker(postgres_database.url) as broker:
+        TaskQueue(broker, [GREETER])
+        with pytest.raises(SchemaError) as refused:
+            Consumer(broker).start()
+        assert str(refused.value).endswith(f"; run: {alter.text.strip()}")
+        postgres_database.script(alter.text)
+        with Consumer(broker) as consumer:
+            assert consumer.health().ok
+
+
+def test_a_table_whose_lease_is_pg_tasks_own_is_refused(postgres_database: Database) -> None:
+    postgres_database.script(PG_TASK)
+    postgres_database.script(
+        "ALTER TABLE pg_task ADD locked_by uuid, ADD lock_expires_at timestamptz, DROP COLUMN is_running"
+    )
+    with Broker(postgres_database.url) as broker:
+        TaskQueue(broker, [GREETER])
+        with pytest.raises(SchemaError, match="there is no column 'is_running'"):
+            Consumer(broker).start()
