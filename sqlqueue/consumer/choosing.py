@@ -1,6 +1,7 @@
 """Which queues a consumer serves, and what plugins bring to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from sqlqueue.broker import Broker
 from sqlqueue.consumer.subscription import Call, Subscription
@@ -10,8 +11,26 @@ from sqlqueue.plugins import manager
 from sqlqueue.queue import Queue
 
 
+class HasQueue(Protocol):
+    """What works off a queue of its own, such as one of tasks."""
+
+    queue: Queue
+
+
+#: What names a queue of a broker.
+Wanted = Queue | HasQueue | str
+
+
+def named(queues: Iterable[Wanted] | Wanted | None) -> Sequence[Queue | str] | None:
+    """The queues that one, or several, of these name; None: all."""
+    if queues is None:
+        return None
+    several: Iterable[Any] = queues if isinstance(queues, Iterable) and not isinstance(queues, str) else [queues]
+    return [getattr(one, "queue", one) for one in several]
+
+
 def subscribe(
-    broker: Broker, wanted: "Sequence[Queue | str] | None", observers: Sequence[Observer]
+    broker: Broker, wanted: Sequence[Queue | str] | None, observers: Sequence[Observer]
 ) -> list[Subscription]:
     """A subscription for each of the broker's queues that has a handler and is `wanted` (None: all).
 

@@ -15,7 +15,7 @@ import attrs
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.consumer.budget import budget_of
-from sqlqueue.consumer.choosing import subscribe
+from sqlqueue.consumer.choosing import Wanted, named, subscribe
 from sqlqueue.consumer.ending import drain, end, next_end
 from sqlqueue.consumer.health import Health
 from sqlqueue.consumer.lifecycle import Lifecycle, State
@@ -25,7 +25,6 @@ from sqlqueue.consumer.subscription import Subscription
 from sqlqueue.dialect import Hint, Waker
 from sqlqueue.errors import SQLQueueError
 from sqlqueue.observer import Observer
-from sqlqueue.queue import Queue
 from sqlqueue.timed import take
 
 log = logging.getLogger("sqlqueue")
@@ -49,10 +48,10 @@ class Stopped:
 class Consumer:
     """Runs every handler registered on a broker, or those of the named `queues`.
 
-    `queues`: queues, their names or their tables' names. `drain_timeout`: seconds that a stop waits for handlers in
-    work (30). `startup_timeout`: seconds that a start waits for a server that is not there yet (30). `observers`:
-    told of everything that happens. `on_start`: called by each start once all of that is open, such as to publish anew
-    what was left unprocessed; where it raises, the consumer stops and the start raises that.
+    `queues`: queues, of tasks too, their names or their tables' names. `drain_timeout`: seconds that a stop waits for
+    handlers in work (30). `startup_timeout`: seconds that a start waits for a server that is not there yet (30).
+    `observers`: told of everything that happens. `on_start`: called by each start once all of that is open, such as to
+    publish anew what was left unprocessed; where it raises, the consumer stops and the start raises that.
 
     `run_forever()` blocks and stops at SIGTERM and SIGINT; `start()` and `stop()`, or `with`, run it beside other work.
     """
@@ -61,14 +60,14 @@ class Consumer:
         self,
         broker: Broker,
         *,
-        queues: "Iterable[Queue | str] | Queue | str | None" = None,
+        queues: Iterable[Wanted] | Wanted | None = None,
         drain_timeout: Duration = 30.0,
         startup_timeout: Duration = 30.0,
         observers: Sequence[Observer] = (),
         on_start: Callable[[], object] | None = None,
     ) -> None:
         self._broker = broker
-        self._wanted = None if queues is None else [queues] if isinstance(queues, str | Queue) else list(queues)
+        self._wanted = named(queues)
         self._drain_timeout = seconds(drain_timeout, "drain_timeout")
         self._startup_timeout = seconds(startup_timeout, "startup_timeout")
         self._observers = list(observers)

@@ -1,7 +1,7 @@
 """Which class a stored step is, and its JSON: `{"Task": {"Step": {"field": value}}}`, as pg_task writes it."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -36,25 +36,33 @@ class Kind:
     def read(self, stored: Any) -> Step:
         """The step of what its JSON holds; `DecodeError` says what does not fit."""
         try:
-            made: Step = self.structure(self._mapping(stored), self.step)
-            return made
+            if len(self.fields) == 1 and self._is_bare(stored):
+                return self._of_bare(stored)
+            if stored is not None and not isinstance(stored, dict):
+                raise TypeError("it is no object of fields")
+            return self._of_fields(stored or {})
         except Exception as error:  # the converter's hooks, and validators of the class's own
             raise DecodeError(
                 f"step {self.name} of task {self.task} does not decode from {json.dumps(stored):.200}: {error!r}"
             ) from error
-
-    def _mapping(self, stored: Any) -> Any:
-        if len(self.fields) == 1 and self._is_bare(stored):
-            return {self.fields[0]: stored}
-        if stored is not None and not isinstance(stored, dict):
-            raise TypeError("it is no object of fields")
-        return stored or {}
 
     def _is_bare(self, stored: Any) -> bool:
         """Whether this is the value of the only field, as Rust writes a struct of one unnamed one."""
         if stored is None:
             return self.bare_none
         return not isinstance(stored, dict) or (bool(stored) and self.fields[0] not in stored)
+
+    def _of_bare(self, stored: Any) -> Step:
+        try:
+            return self._of_fields({self.fields[0]: stored})
+        except Exception:
+            if not isinstance(stored, dict):
+                raise
+            return self._of_fields(stored)  # which says what field is missing, where that was meant
+
+    def _of_fields(self, fields: Mapping[str, Any]) -> Step:
+        made: Step = self.structure(fields, self.step)
+        return made
 
 
 class Catalogue:

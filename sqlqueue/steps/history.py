@@ -10,8 +10,8 @@ class StepRun:
     """One try of one step, once it is settled.
 
     `attempt` is 1 in the first try, `seconds` how long it ran (None: its worker was lost). `outcome` is one of
-    `advanced`, `acknowledged` (the task is done), `retried`, `parked`, `dropped`, `released` (its consumer was
-    stopped); `error` is the text that a parked task shows.
+    `advanced`, `acknowledged` (the task is done), `retried`, `parked`, `dropped`, `released` (the step asked
+    its process to end); `error` is the text that a parked task shows.
     """
 
     id: Any
