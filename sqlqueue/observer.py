@@ -9,9 +9,9 @@ import attrs
 class Event:
     """One thing that happened to a queue.
 
-    `kind` is one of: `claimed`, `started`, `acknowledged`, `retried`, `advanced` (a task went on to its
-    next step), `dropped`, `parked`, `dead_lettered`, `released`, `lease_lost`, `gone`, `looked` (a claim that found fewer rows than it asked for), `extended`, `trouble`,
-    `recovered`. `seconds` is how long the handler ran, where it did.
+    `kind` is one of: `claimed`, `started`, `acknowledged`, `retried`, `advanced` (a task went on to its next step),
+    `dropped`, `parked`, `dead_lettered`, `released`, `lease_lost`, `gone`, `looked` (a claim that found fewer rows than
+    it asked for), `extended`, `trouble`, `recovered`. `seconds` is how long the handler ran, where it did.
     """
 
     kind: str
