@@ -81,6 +81,8 @@ def utc(moment: datetime, what: str = "a moment") -> datetime:
     """`moment` in UTC; a naive one is a `ValueError` that names `what`."""
     if not isinstance(moment, datetime):
         raise ValueError(f"{what} is {moment!r}; give an aware datetime")
+    if moment.tzinfo is UTC:  # nearly always, and every statement's moments pass here
+        return moment
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ValueError(
             f"{what} is {moment!r}, which names no time zone; give an aware datetime, such as "

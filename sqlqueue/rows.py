@@ -57,6 +57,10 @@ class Reader:
                 delivery.headers = decode_headers(value)
         return self._message(row)
 
+    def message(self, row: tuple[Any, ...]) -> Any:
+        """The message alone."""
+        return self._message(row)
+
 
 #: The roles that a delivery shows.
 SHOWN = (Role.ID, Role.PARTITION_KEY, Role.GROUP, Role.HEADERS)

@@ -24,7 +24,7 @@ _ISO = re.compile(
 
 def to_text(moment: datetime) -> str:
     """UTC text of one width, which orders as the moments do; a naive moment is a `ValueError`."""
-    return utc(moment).replace(tzinfo=None).isoformat(" ", "microseconds")
+    return utc(moment).isoformat(" ", "microseconds")[:WIDTH]
 
 
 def to_seconds(moment: Any) -> Any:
@@ -72,7 +72,7 @@ def _read_seconds(value: float) -> datetime:
 
 def _read_text(text: str) -> datetime:
     if len(text) == WIDTH and text[10] == " ":  # our own spelling, or as good
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return datetime.fromisoformat(f"{text}+00:00")
     match = _ISO.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no ISO 8601 date and time")

@@ -38,7 +38,8 @@ class StepRunner(Runner):
     """Runs one queue's steps; safe to call from many threads.
 
     `payload`: the column that holds steps, `encode` turns its values for the driver. `on_step`: told of each run.
-    `left`: the rows that this process leaves alone, `tell_others` of one that it has let go.
+    `id_of`: reads a task's id. `left`: the rows that this process leaves alone, `tell_others` of one that it has let
+    go.
     """
 
     opens: ClassVar[bool] = True
@@ -47,20 +48,26 @@ class StepRunner(Runner):
     payload: ColumnSpec
     encode: Converter | None
     on_step: Callable[[StepRun], object] | None
+    id_of: Callable[[Delivery], Any]
     left: LeftAlone
     tell_others: Callable[[], object]
     _unknown: set[str] = attrs.field(factory=set, init=False)
 
     def run(self, work: Work) -> Finished:
-        """Find the step, run it, decide; every exception becomes a verdict."""
+        """Find the step, run it, decide; every exception becomes a verdict.
+
+        An id is read where somebody asks for it: that of a UUID from text takes as long as its step's JSON.
+        """
         delivery = work.delivery
+        if self.notices.observers:
+            delivery.id = self.id_of(delivery)
         try:
-            kind, fields = self.catalogue.decode(self.reader.read(delivery))
+            kind, fields = self.catalogue.decode(self.reader.message(delivery.claim.row))
             step = kind.read(fields)
         except UnknownStep as unknown:
             return self._leave(work, unknown)
         except DecodeError as error:
-            log.error("queue %s: task %s: %s", self.queue, delivery.id, error)
+            log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), error)
             return Finished(work, _parked(describe_error(error), begun=False))
         work.rules = kind.rules
         then = None if self.on_step is None else partial(self._tell, kind)
@@ -138,7 +145,7 @@ class StepRunner(Runner):
         log.error(
             "queue %s: task %s: step %s failed in try %s of %d",
             self.queue,
-            delivery.id,
+            self.id_of(delivery),
             kind.name,
             delivery.attempt,
             kind.step.retry_limit + 1,
@@ -150,7 +157,7 @@ class StepRunner(Runner):
         delivery, verdict = finished.work.delivery, finished.verdict
         begun = verdict.settlement.begun
         run = StepRun(
-            id=delivery.id,
+            id=self.id_of(delivery),
             task=kind.task,
             step=kind.name,
             attempt=(delivery.attempt or 1) - (not begun),
@@ -164,10 +171,19 @@ class StepRunner(Runner):
             log.exception("queue %s: on_step failed on %r", self.queue, run)
 
 
-def run_step(kinds: Catalogue, step: Any, delivery: Delivery) -> Any:
+def run_step(kinds: Catalogue, id_of: Callable[[Delivery], Any], step: Any, delivery: Delivery) -> Any:
     """The handler of every queue of tasks, as plugins wrap it."""
     kind = kinds.kind_of(step)
-    return step.run(StepContext(kind.task, kind.name, delivery))
+    return step.run(StepContext(kind.task, kind.name, delivery, id_of))
+
+
+def read_id(decode: Converter | None, delivery: Delivery) -> Any:
+    """A task's id; as the driver returned it, where it cannot be read."""
+    raw = delivery.claim.id
+    try:
+        return raw if decode is None else decode(raw)
+    except (ValueError, TypeError):
+        return raw
 
 
 def _parked(reason: str, *, begun: bool = True) -> Verdict:

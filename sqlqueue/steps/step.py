@@ -1,6 +1,7 @@
 """A step: a small attrs class whose fields are all the state that it needs, and what comes after it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -52,11 +53,12 @@ class StepContext:
     task: str
     step: str
     _delivery: Delivery = attrs.field(repr=False, alias="delivery")
+    _id_of: Callable[[Delivery], Any] = attrs.field(repr=False, alias="id_of")
 
     @property
     def id(self) -> Any:
         """The task's id, a UUID."""
-        return self._delivery.id
+        return self._id_of(self._delivery)
 
     @property
     def attempt(self) -> int:

@@ -19,7 +19,7 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
 from sqlqueue.steps.history import StepRun
 from sqlqueue.steps.inspecting import Inspecting, StoredTask, TaskState
-from sqlqueue.steps.running import StepRunner, run_step
+from sqlqueue.steps.running import StepRunner, read_id, run_step
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.table import check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
@@ -66,8 +66,9 @@ class TaskQueue:
         if notify:
             broker.dialect.check_channel(spec.full_name, None)
         self.queue: Queue = broker.queue(spec)
+        self._id_of = partial(read_id, broker.dialect.decoder(spec.id))
         handler = make_handler(
-            partial(run_step, self._catalogue),
+            partial(run_step, self._catalogue, self._id_of),
             spec,
             workers=workers,
             by_key=False,
@@ -113,6 +114,7 @@ class TaskQueue:
                 payload=payload,
                 encode=dialect.encoder(payload),
                 on_step=on_step,
+                id_of=self._id_of,
                 left=stepping.left,
                 tell_others=partial(_tell_others, self.queue),
             ),

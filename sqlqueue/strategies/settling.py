@@ -132,15 +132,27 @@ class Settling:
             "error": lambda _, settlement: settlement.error,
             "stored": lambda _, settlement: settlement.payload,
             "headers": lambda claim, settlement: self._headers(claim, settlement),
-            "due": lambda _, settlement: self._due(settlement, now),
+            "due": self._dues(now),
             "seconds": lambda _, settlement: self._seconds(settlement.due, now),
             "until": lambda claim, settlement: self._until(claim, settlement.due, now),
         }[name]
 
-    def _due(self, settlement: Settlement, now: datetime) -> Any:
-        due = settlement.due
-        if due is None:
-            due = now if settlement.move is Move.ADVANCE else now + AT_ONCE
+    def _dues(self, now: datetime) -> Callable[[Claim, Settlement], Any]:
+        """Rows that go on at once are many, and what they are due by is one."""
+        encoded: list[Any] = []
+
+        def due(_: Claim, settlement: Settlement) -> Any:
+            if settlement.due is not None:
+                return self._due(settlement.due)
+            if settlement.move is not Move.ADVANCE:
+                return self._due(now + AT_ONCE)
+            if not encoded:
+                encoded.append(self._due(now))
+            return encoded[0]
+
+        return due
+
+    def _due(self, due: datetime) -> Any:
         return self._encode_due(round_up(due, self._due_precision))
 
     def _headers(self, claim: Claim, settlement: Settlement) -> Any:
