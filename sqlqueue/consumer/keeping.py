@@ -1,14 +1,14 @@
 """Keep, for seats: the leases of what is in work, extended by a thread of its own while the handlers have theirs."""
 
 import logging
-from collections.abc import Callable
 from threading import Event, Thread
+from time import monotonic
 
 import attrs
 
 from sqlqueue.consumer.database import Database
-from sqlqueue.consumer.handlers import Work
 from sqlqueue.consumer.in_hand import InHand
+from sqlqueue.consumer.notices import Notices
 
 log = logging.getLogger("sqlqueue")
 
@@ -18,12 +18,12 @@ PARTS = 4
 
 @attrs.define(eq=False)
 class Keeping:
-    """`lost` is told of rows whose leases were lost."""
+    """Extends leases until it is stopped; a delivery whose lease was lost is told."""
 
     queue: str
     database: Database
     in_hand: InHand
-    lost: Callable[[Work], None]
+    notices: Notices
     _over: Event = attrs.field(factory=Event, init=False)
     _thread: Thread | None = attrs.field(default=None, init=False)
 
@@ -38,11 +38,15 @@ class Keeping:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self.database.lease / PARTS):
+        every = wait = self.database.lease / PARTS
+        while not self._over.wait(wait):
+            began = monotonic()
             try:
                 self.extend()
             except Exception:  # the database's trouble, which the seats meet as well
                 log.warning("queue %s: its leases could not be extended", self.queue, exc_info=True)
+            # One that waits long for the database writes a lease that has begun long ago.
+            wait = max(0.0, every - (monotonic() - began))
 
     def extend(self) -> None:
         """Extend the leases of all that is in work; rows that are being settled meanwhile wait for its end."""
@@ -50,5 +54,7 @@ class Keeping:
             if not works:
                 return
             by_claim = {id(work.delivery.claim): work for work in works}
-            for claim in self.database.extend([work.delivery.claim for work in works]):
-                self.lost(by_claim[id(claim)])
+            lost = self.database.extend([work.delivery.claim for work in works])
+            for claim in lost:
+                by_claim[id(claim)].delivery.lose()
+        self.notices.tell("extended", detail=len(works) - len(lost))

@@ -170,7 +170,7 @@ class Pump:
             return
         self._works_again()
         if limit:
-            self._dispatch(turned.claims)
+            self._dispatch(turned.claims, now)
             self._after_look(len(turned.claims) < limit, wakes)
 
     def _settle_and_claim(self, limit: int) -> Turned | None:
@@ -197,11 +197,12 @@ class Pump:
             if self._hands.by_key:
                 self._pace.due(monotonic(), due_in + FREE_KEYS)
 
-    def _dispatch(self, claims: Sequence[Claim]) -> None:
-        """Hand claimed rows to the workers; a row whose key waits for a failed one goes back."""
+    def _dispatch(self, claims: Sequence[Claim], began: float) -> None:
+        """Hand claimed rows to the workers; a row whose key waits for a failed one goes back. Their leases count from
+        when the claim `began`, for it may have waited long for the database."""
         if not claims:
             return
-        self._keeper.written(monotonic())
+        self._keeper.written(began)
         key = self._runner.reader.raw_key
         works = [Work(Delivery(self._queue, claim), key(claim.row)) for claim in claims]
         for work in self._hands.in_order(works):
@@ -231,7 +232,8 @@ class Pump:
             return
         settling = {one.work for one in self.ledger.unsettled}
         works = {id(work.delivery.claim): work for work in self._hands.held - settling}
-        self._keeper.failed(monotonic())  # until it went through
+        began = monotonic()  # one that waits long for the database writes a lease that has begun long ago
+        self._keeper.failed(began)  # until it went through
         if works:
             claims = [work.delivery.claim for work in works.values()]
             lost = self._database.extend(claims)
@@ -240,7 +242,7 @@ class Pump:
             self._notices.tell("extended", detail=len(claims) - len(lost))
             if not self.ledger.unsettled and self._hands.room <= 0:
                 self._works_again()  # there is no turn that would tell
-        self._keeper.extended(monotonic(), bool(works))
+        self._keeper.extended(began, bool(works))
 
     def _trouble(self, error: Exception) -> None:
         trouble = self._database.classify(error)

@@ -156,7 +156,7 @@ class Subscription:
         if seats.shared.one_writer and self.handler.stepping is None:
             return None
         database = self._database(strategy)
-        return Keeping(self.queue.name, database, seats.in_hand, lost=lambda work: work.delivery.lose())
+        return Keeping(self.queue.name, database, seats.in_hand, self.notices)
 
     def _database(self, strategy: Leased) -> Database:
         broker = self.queue.broker
