@@ -16,7 +16,7 @@ from sqlqueue.steps.step import Step
 DOT = "."
 
 
-def _steps(steps: Iterable[Any]) -> tuple[type[Step], ...]:
+def _steps(steps: Iterable[type[Step]]) -> tuple[type[Step], ...]:
     return tuple(steps)
 
 

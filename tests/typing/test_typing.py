@@ -17,6 +17,7 @@ from datetime import datetime
 import attrs
 
 from sqlqueue import Broker, Consumer, column, retry, table
+from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue
 
 
 @table("invoice_jobs")
@@ -49,6 +50,21 @@ def render(message: int) -> None: ...
 
 
 render("A-17")  # E: Argument 1 to "render" has incompatible type "str"; expected "int"
+
+
+@attrs.frozen
+class Send(Step):
+    order: str
+
+    def run(self, context: StepContext) -> Next:
+        context.connectoin  # E: "StepContext" has no attribute "connectoin"; maybe "connection"?
+        return Next.now("Send")  # E: Argument 1 to "now" of "Next" has incompatible type "str"; expected "Step"
+
+
+Send(17)  # E: Argument 1 to "Send" has incompatible type "int"; expected "str"
+tasks = TaskQueue(broker, [Send])  # E: List item 0 has incompatible type "type[Send]"; expected "Task"
+tasks.enqueue("Send")  # E: Argument 1 to "enqueue" of "TaskQueue" has incompatible type "str"; expected "Step"
+Task("Shipping", [int])  # E: List item 0 has incompatible type "type[int]"; expected "type[Step]"
 """
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
 import attrs
@@ -31,6 +31,7 @@ from sqlqueue import (
     table,
 )
 from sqlqueue.observer import Event, Observer
+from sqlqueue.steps import Next, Step, StepContext, StepRun, StoredTask, Task, TaskQueue, TaskState
 from sqlqueue.testing import ManualClock, Recorder, drain
 
 
@@ -159,6 +160,45 @@ def declare(broker: Broker) -> tuple[Queue, Queue, Queue]:
     return invoices, letters, names
 
 
+@attrs.frozen
+class Pack(Step):
+    retry_limit: ClassVar[int] = 5
+    retry_delay: ClassVar[timedelta] = timedelta(seconds=1)
+    order: str
+    parts: list[int]
+
+    def run(self, context: StepContext) -> Next:
+        assert context.attempt == 1
+        assert context.id
+        return Next.delay(Send(self.order), timedelta(milliseconds=1)) if self.parts else Next.done()
+
+
+@attrs.frozen
+class Send(Step):
+    retry_delay: ClassVar[retry.RetryPolicy] = retry.Exponential(first=2)
+    transactional: ClassVar[bool] = True
+    order: str
+
+    def run(self, context: StepContext) -> Next:
+        context.connection.execute("SELECT 1")
+        return Next.done()
+
+
+def in_steps(broker: Broker) -> None:
+    told: list[StepRun] = []
+    tasks = TaskQueue(broker, [Task("Shipping", [Pack, Send], aliases={"Post": Send})], workers=2, on_step=told.append)
+    broker.create_tables()
+    tasks.enqueue(Pack("A-17", [1, 2]))
+    tasks.delay(Send("A-18"), timedelta(days=1))
+    tasks.schedule(Send("A-19"), datetime.now(timezone.utc) + timedelta(days=1))
+    Consumer(broker, queues=tasks).run_until_idle(10)
+    found: StoredTask | None = tasks.get(tasks.list(TaskState.DELAYED)[0].id)
+    assert found is not None
+    resumed: int = tasks.resume(step=Pack)
+    assert resumed == 0
+    assert told[0].outcome == "advanced"
+
+
 def main(url: str) -> None:
     counting = Counting()
     observers: list[Observer] = [counting, Recorder()]
@@ -186,6 +226,7 @@ def main(url: str) -> None:
         again: int = invoices.requeue(row.id for row in left)
         assert again == len(left)
         assert "acknowledged" in counting.kinds
+        in_steps(broker)
 
 
 if __name__ == "__main__":
