@@ -60,7 +60,7 @@ def test_a_row_in_work_is_not_taken_over_behind_a_writer_that_outlasts_its_lease
             enqueue()
             assert WORLD.at_work.wait(LIMIT)
             recorder.wait_for("extended")
-            with Consumer(another):
+            with Consumer(another, observers=[recorder]):  # either may run the step that follows
                 writer.execute("BEGIN IMMEDIATE")
                 threading.Event().wait(1.6 * LEASE)  # no wait for anything: it is the writer's time
                 extended = len(recorder.of("extended"))
