@@ -181,7 +181,10 @@ class Pump:
             turned = self._database.turn(pairs, limit, self._hands.pass_over())
         except Exception as error:  # sorted by what the dialect makes of it
             self.ledger.unsettled = finished
-            if not finished or self._database.classify(error) is not Trouble.PERMANENT:
+            trouble = self._database.classify(error)
+            if limit and trouble is Trouble.LOST:  # and with it the answer: rows may have been claimed for nobody
+                self._pace.due(monotonic(), self._database.lease)
+            if not finished or trouble is not Trouble.PERMANENT:
                 raise
             self._singly.settle()
             return None

@@ -267,6 +267,8 @@ class Seats:
             if self.outage.lasts and self._pace.held_back(monotonic()) and trouble is not Trouble.CLOSED:
                 return
             self._looks.forget()
+            if shared.lease is not None and trouble is Trouble.LOST:
+                self._pace.due(monotonic(), shared.lease)  # rows may have been claimed for nobody
             permanent = trouble is Trouble.PERMANENT
             pause = self._pace.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
         self.outage.begin(trouble, error, pause)

@@ -16,12 +16,13 @@ from sqlqueue.strategies.base import Seated
 class Shared:
     """What a queue's seats work with.
 
-    `hides`: whether a row that asks to wait can be hidden for so long. `frees_others`: whether rows wait for others to
-    be settled. `settles_first`: whether a row must be settled before another is looked for, since a look would end the
-    handler's transaction. `transactional`: whether handlers write in their delivery's transaction, which `begin` opens;
-    None where the claim's own is the handler's. `one_writer`: whether such a transaction keeps all others from writing,
-    those who extend leases as well. `by_key`: whether this consumer keeps the order of keys. `batch`: the
-    most rows that the handler takes at once, 0 where it takes them one by one.
+    `hides`: whether a row that asks to wait can be hidden for so long. `frees_others`: whether rows wait for others
+    to be settled. `settles_first`: whether a row must be settled before another is looked for, since a look would
+    end the handler's transaction. `transactional`: whether handlers write in their delivery's transaction, which
+    `begin` opens; None where the claim's own is the handler's. `lease`: seconds that it lasts, where one holds the
+    rows as well. `one_writer`: whether such a transaction keeps all others from writing, those who extend leases as
+    well. `by_key`: whether this consumer keeps the order of keys. `batch`: the most rows that the handler takes at
+    once, 0 where it takes them one by one.
     """
 
     queue: str
@@ -36,6 +37,7 @@ class Shared:
     certain: Callable[[], bool]
     settles_first: bool = False
     transactional: bool = False
+    lease: float | None = None
     one_writer: bool = False
     begin: Begin | None = None
     by_key: bool = False

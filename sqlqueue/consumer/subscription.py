@@ -143,6 +143,7 @@ class Subscription:
             certain=certain,
             settles_first=handler.transactional and not (lock is None or self.needs_sessions),
             transactional=handler.transactional,
+            lease=handler.lease if spec.has(Role.LEASE) else None,
             one_writer=not broker.dialect.capabilities.concurrent_claims,
             begin=handlers_begin(self.queue, handler),
             by_key=by_key,

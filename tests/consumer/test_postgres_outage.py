@@ -78,9 +78,10 @@ def test_after_an_outage_work_goes_on_within_the_pause_between_tries(postgres_da
 
 
 def test_an_idle_consumer_that_lost_everything_runs_a_new_row_soon(postgres_database: Database, front: Proxy) -> None:
-    """PAINS 7 9: the listener and the claims' connection at once."""
+    """PAINS 7 9: the listener and the claims' connection at once. A claim that is under way then may take the row for
+    nobody, so the lease is short."""
     inbox = Inbox()
-    with Broker(front.url, poll_interval=HOUR, notify=True) as broker:
+    with Broker(front.url, poll_interval=HOUR, notify=True, lease=1.0) as broker:
         jobs(broker).handler(inbox.handle)
         consumer, recorder = recorded(broker)
         with consumer:
@@ -90,6 +91,29 @@ def test_an_idle_consumer_that_lost_everything_runs_a_new_row_soon(postgres_data
                 front.cut()
                 insert(postgres_database, number)
                 assert inbox.next(SOON) == number
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_claim_whose_answer_is_lost_is_made_again_when_its_lease_ends(
+    postgres_database: Database, front: Proxy, transactional: bool
+) -> None:
+    """However long the poll is: the rows that it took for nobody show no other moment."""
+    inbox = Inbox()
+    with Broker(front.url, poll_interval=HOUR, lease=1.0) as broker:
+        queue = jobs(broker)
+        queue.handler(transactional=transactional)(inbox.handle)
+        consumer, recorder = recorded(broker)
+        with consumer:
+            for looks in range(1, 4):  # its statements are prepared then
+                recorder.wait_for("looked", count=looks)
+                broker.wake(queue)
+            recorder.wait_for("looked", count=4)
+            front.swallow_answers()
+            insert(postgres_database, 7)
+            broker.wake(queue)
+            wait_until(lambda: postgres_database.execute("SELECT id FROM jobs WHERE locked_until IS NOT NULL"))
+            front.cut()
+            assert inbox.next() == 7
 
 
 def test_a_claims_backend_that_is_terminated_is_replaced(postgres_database: Database) -> None:

@@ -31,6 +31,8 @@ class TCPProxy:
         self.port: int = self._door.getsockname()[1]
         self._selector = DefaultSelector()
         self._pairs: dict[socket.socket, socket.socket] = {}
+        self._servers: set[socket.socket] = set()
+        self._deaf: set[socket.socket] = set()
         self._held: list[socket.socket] = []
         self._let_in = 0
         self.accepted = 0
@@ -69,6 +71,11 @@ class TCPProxy:
             self._holding = self._swallowing = True
             self._let_in = 0
 
+    def swallow_answers(self) -> None:
+        """Let everything that the server says vanish, until the connections are cut."""
+        with self._changed:
+            self._deaf.update(self._servers)
+
     def wait_for_connection(self, count: int) -> None:
         """Wait until so many connections have come in since the start."""
         with self._changed:
@@ -98,6 +105,8 @@ class TCPProxy:
             self._selector.unregister(end)
             _reset(end)
         self._pairs.clear()
+        self._servers.clear()
+        self._deaf.clear()
         self._release()
 
     def _release(self) -> None:
@@ -123,6 +132,7 @@ class TCPProxy:
         else:
             self._let_in = max(0, self._let_in - 1)
             server = self._connect()
+            self._servers.add(server)
             for end in (client, server):
                 if end.family == socket.AF_INET:  # else what we pass on may wait for 40 ms
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -136,7 +146,7 @@ class TCPProxy:
         other = self._pairs[end]
         try:
             data = end.recv(65536)
-            if self._swallowing and data:
+            if data and (self._swallowing or end in self._deaf):
                 return
             if data:
                 other.sendall(data)
@@ -146,6 +156,7 @@ class TCPProxy:
         for gone in (end, other):
             self._selector.unregister(gone)
             del self._pairs[gone]
+            self._servers.discard(gone)
             gone.close()
 
     def start(self) -> None:
