@@ -1,6 +1,6 @@
 """The recommended table, its indexes, and the trigger that notifies: nobody is forced to use them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -70,13 +70,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION {function}({channel})
 
 # A parked row whose error is cleared is due again. What claims and settles names the error only where it parks, so that
 # it fires for little else; a trigger that is bound to a column sees no table of the changed rows.
-CREATE_CLEARED_FUNCTION = """
-CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $sqlqueue$
-BEGIN
+NOTIFY_CLEARED = """
     PERFORM pg_notify(TG_ARGV[0], '');
-    RETURN NULL;
-END
-$sqlqueue$
 """
 
 CREATE_CLEARED_TRIGGER = """
@@ -149,32 +144,28 @@ def create_index(spec: TableSpec, keys: Sequence[str], where: str) -> str:
 
 
 def create_notify(spec: TableSpec) -> tuple[str, ...]:
-    """The function and the statement-level trigger; rows put straight into a partition do not fire it."""
-    group = spec.role(Role.GROUP)
+    """The functions and the statement-level triggers; rows put straight into a partition do not fire them."""
+    group, error = spec.role(Role.GROUP), spec.role(Role.ERROR)
     body = fill(NOTIFY_GROUPS, {"group": quote(group.name)}) if group else fill(NOTIFY_ALL, {})
+    inserted = _notifying(spec, "sqlqueue_notify", body, CREATE_TRIGGER)
+    if error is None:
+        return inserted
+    body = fill(NOTIFY_CLEARED, {})
+    return (*inserted, *_notifying(spec, "sqlqueue_notify_cleared", body, CREATE_CLEARED_TRIGGER, quote(error.name)))
+
+
+def _notifying(spec: TableSpec, name: str, body: str, trigger: str, error: str = "") -> tuple[str, ...]:
+    """A function with this body and its trigger, both called `name`."""
     names = {
-        "function": beside(spec, derived(spec.name, "sqlqueue_notify")),
-        "trigger": quote("sqlqueue_notify"),
+        "function": beside(spec, derived(spec.name, name)),
+        "trigger": quote(name),
         "table": table_name(spec),
         "channel": literal(spec.full_name),
         "body": body,
         "delimiter": _delimiter(body),
-    }
-    inserted = tuple(fill(template, names) for template in (CREATE_FUNCTION, DROP_TRIGGER, CREATE_TRIGGER))
-    error = spec.role(Role.ERROR)
-    return inserted if error is None else (*inserted, *_create_notify_cleared(spec, quote(error.name)))
-
-
-def _create_notify_cleared(spec: TableSpec, error: str) -> Iterator[str]:
-    names = {
-        "function": beside(spec, derived(spec.name, "sqlqueue_notify_cleared")),
-        "trigger": quote("sqlqueue_notify_cleared"),
-        "table": table_name(spec),
-        "channel": literal(spec.full_name),
         "error": error,
     }
-    for template in (CREATE_CLEARED_FUNCTION, DROP_TRIGGER, CREATE_CLEARED_TRIGGER):
-        yield fill(template, names)
+    return tuple(fill(template, names) for template in (CREATE_FUNCTION, DROP_TRIGGER, trigger))
 
 
 def _delimiter(body: str) -> str:

@@ -130,10 +130,14 @@ class Catalogue:
         Raises `UnknownStep` for names that are not known here, `DecodeError` for what is no step at all.
         """
         task, step, fields = names_of(stored)
+        return self.named(task, step), fields
+
+    def named(self, task: str, step: str) -> Kind:
+        """The kind of these names, former ones too; raises `UnknownStep`."""
         kind = self._by_name.get((task, step))
         if kind is None:
             raise UnknownStep(f"step {step!r} of task {task!r} is not known here")
-        return kind, fields
+        return kind
 
 
 def names_of(stored: bytes | str) -> tuple[str, str, Any]:

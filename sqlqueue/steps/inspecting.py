@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -35,14 +36,7 @@ WHERE {id} = :id
 # The steps of parked tasks, for a choice among them.
 PARKED = """
 SELECT {id}, {step} FROM {table}
-WHERE {error} IS NOT NULL AND {id} > :after
-ORDER BY {id}
-LIMIT :limit
-"""
-
-FIRST_PARKED = """
-SELECT {id}, {step} FROM {table}
-WHERE {error} IS NOT NULL
+WHERE {conditions}
 ORDER BY {id}
 LIMIT :limit
 """
@@ -99,21 +93,25 @@ class Inspecting:
     def get(self, connection: Connection, id: Any) -> StoredTask | None:
         """The task of that id, None where there is none."""
         encode = self._words.dialect.encoder(self._words.spec.id)
-        values = {**self._values(), "id": id if encode is None else encode(id)}
-        (rows,) = connection.run([Call(self.getting(), values)])
-        return self._shown(rows[0]) if rows else None
+        now = self._now()
+        (rows,) = connection.run([Call(self.getting(), {"id": id if encode is None else encode(id)})])
+        return self._shown(rows[0], now) if rows else None
 
     def list(self, connection: Connection, state: TaskState | None, limit: int) -> Sequence[StoredTask]:
         """The first tasks of a state, or of any, by when they are due."""
-        (rows,) = connection.run([Call(self.listing(state), {**self._values(), "limit": limit})])
-        return [self._shown(row) for row in rows]
+        now = self._now()
+        (rows,) = connection.run([Call(self.listing(state), {**self._binding.values(now), "limit": limit})])
+        return [self._shown(row, now) for row in rows]
 
     def parked(self, connection: Connection, kinds: Sequence[Any], page: int = 1000) -> Sequence[Any]:
         """The ids of all parked tasks whose step is one of these kinds, as the driver returns them."""
+        parked = [self._condition(TaskState.PARKED)]
+        behind = [*parked, f"{self._words.column(Role.ID)} > :after"]
         found: list[Any] = []
         after: Any = None
         while True:
-            statement = self._statement("find parked steps", FIRST_PARKED if after is None else PARKED, width=2)
+            conditions = every(parked if after is None else behind)
+            statement = self._statement("find parked steps", PARKED, width=2, conditions=conditions)
             (rows,) = connection.run([Call(statement, {"after": after, "limit": page})])
             found += [id for id, stored in rows if self._is_one_of(stored, kinds)]
             if len(rows) < page:
@@ -146,7 +144,6 @@ class Inspecting:
             columns=", ".join(read),
             conditions=conditions,
             wakeup_at=words.moment(Role.RETRY_AFTER),
-            error=words.column(Role.ERROR),
             step=read[READ.index(Role.PAYLOAD)],
         )
 
@@ -167,31 +164,28 @@ class Inspecting:
         when = f"({is_due})" if state is TaskState.DUE else f"NOT ({is_due})"
         return every([f"{error} IS NULL", f"NOT {running}", when])
 
-    def _values(self) -> Mapping[str, Any]:
-        return self._binding.values(self._words.spec.host_clock.now())
+    def _now(self) -> datetime:
+        return self._words.spec.host_clock.now()
 
     # -- rows -------------------------------------------------------------------------------------------------
 
-    def _shown(self, row: Row) -> StoredTask:
+    def _shown(self, row: Row, now: datetime) -> StoredTask:
         values = {
             column.field if column.role is None else column.role.value: decode_column(decode, column, value)
             for column, decode, value in zip(self._columns, self._decoders, row, strict=True)
         }
         stored = None if values["payload"] is None else _text(values["payload"])
         task = name = step = None
-        try:
-            task, name, _ = names_of(stored or "")
-            kind, fields = self._catalogue.decode(stored or "")
-            step = kind.read(fields)
-        except (UnknownStep, DecodeError):
-            pass
+        with suppress(UnknownStep, DecodeError):  # it is shown as far as it can be read
+            task, name, fields = names_of(stored or "")
+            step = self._catalogue.named(task, name).read(fields)
         return StoredTask(
             id=values["id"],
             task=task,
             name=name,
             step=step,
             stored=stored,
-            state=self._state(values),
+            state=_state(values, now),
             wakeup_at=values["retry_after"],
             tried=values["attempt"] or 0,
             error=values["error"],
@@ -200,15 +194,15 @@ class Inspecting:
             updated_at=values.get("updated_at"),
         )
 
-    def _state(self, values: Mapping[str, Any]) -> TaskState:
-        """One that a lost worker left counts as due."""
-        now = self._words.spec.host_clock.now()
-        if values["error"] is not None:
-            return TaskState.PARKED
-        if values["running"] and (values["lease"] is None or values["lease"] > now):
-            return TaskState.RUNNING
-        due: datetime | None = values["retry_after"]
-        return TaskState.DUE if due is None or due <= now else TaskState.DELAYED
+
+def _state(values: Mapping[str, Any], now: datetime) -> TaskState:
+    """One that a lost worker left counts as due."""
+    if values["error"] is not None:
+        return TaskState.PARKED
+    if values["running"] and (values["lease"] is None or values["lease"] > now):
+        return TaskState.RUNNING
+    due: datetime | None = values["retry_after"]
+    return TaskState.DUE if due is None or due <= now else TaskState.DELAYED
 
 
 def _text(stored: Any) -> str:

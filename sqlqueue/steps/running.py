@@ -16,7 +16,7 @@ from sqlqueue.dialect import Converter
 from sqlqueue.errors import DecodeError, EncodeError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.rows import encode_payload
-from sqlqueue.settling import Verdict, decide, describe_error, spent_at_claim, storable
+from sqlqueue.settling import Verdict, decide, describe_error, spend, spent_at_claim
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.history import StepRun
@@ -68,13 +68,12 @@ class StepRunner(Runner):
             return self._leave(work, unknown)
         except DecodeError as error:
             log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), error)
-            return Finished(work, _parked(describe_error(error), begun=False))
+            return Finished(work, _not_begun(spend(self.rules, describe_error(error))))
         work.rules = kind.rules
         then = None if self.on_step is None else partial(self._tell, kind)
         spent = spent_at_claim(kind.rules, delivery.attempt)
         if spent is not None:
-            settlement = attrs.evolve(spent.settlement, begun=False)
-            return Finished(work, attrs.evolve(spent, settlement=settlement), then=then)
+            return Finished(work, _not_begun(spent), then=then)
         if kind.step.transactional and not self._opened(delivery):
             return Finished(work, RELEASED)
         self.notices.tell("started", delivery)
@@ -101,7 +100,7 @@ class StepRunner(Runner):
             return self._next(kind, delivery, outcome)
         if not isinstance(outcome, BaseException):
             said = f"step {kind.name} returned {outcome!r:.200}; return Next.now(…), Next.delay(…) or Next.done()"
-            return _parked(said)
+            return spend(kind.rules, said)
         self._log_failure(kind, delivery, outcome)
         return decide(kind.rules, delivery.attempt, outcome, self.now())
 
@@ -113,7 +112,7 @@ class StepRunner(Runner):
             stored = encode_payload(self.payload, STORED, self.catalogue.encode(then.step))
         except EncodeError as error:
             self._log_failure(kind, delivery, error)
-            return _parked(describe_error(error))
+            return spend(kind.rules, describe_error(error))
         if self.encode is not None:
             stored = self.encode(stored)
         due = None if then.after is None else later(self.now(), then.after)
@@ -186,6 +185,6 @@ def read_id(decode: Converter | None, delivery: Delivery) -> Any:
         return raw
 
 
-def _parked(reason: str, *, begun: bool = True) -> Verdict:
-    reason = storable(reason)
-    return Verdict(Settlement(Move.PARK, error=reason, begun=begun), "parked", problem=reason)
+def _not_begun(verdict: Verdict) -> Verdict:
+    """The same of a delivery that the claim has counted and that never began."""
+    return attrs.evolve(verdict, settlement=attrs.evolve(verdict.settlement, begun=False))

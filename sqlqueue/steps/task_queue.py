@@ -1,7 +1,6 @@
 """The queue of tasks: enqueue a first step; the broker's consumers take it from there."""
 
 import builtins
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -25,8 +24,6 @@ from sqlqueue.steps.table import check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
 from sqlqueue.strategies.stepping import Stepping
 from sqlqueue.words import Words
-
-log = logging.getLogger("sqlqueue")
 
 #: The channel of pg_task's own trigger, and where its workers are told to stop.
 PG_TASK_CHANGED = "pg_task_changed"

@@ -9,7 +9,7 @@ import pytest
 
 from sqlqueue import Broker, Consumer, SchemaError
 from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue
-from sqlqueue.testing.contract.step_kinds import GREETER, OTHERS, WORLD, Count, Lead, Part, Read, Slow, World
+from sqlqueue.testing.contract.step_kinds import GREETER, OTHERS, Count, Lead, Part, Read, Slow, World, fresh_world
 from tests.consumer.helpers import HOUR, LIMIT, recorded, wait_idle, wait_until
 from tests.consumer.postgres_helpers import listeners
 from tests.support.database import Database
@@ -42,12 +42,7 @@ STOP = "SELECT pg_notify('pg_task_changed', 'stop_worker')"
 
 @pytest.fixture(autouse=True)
 def world() -> Iterator[World]:
-    WORLD.seen.clear()
-    WORLD.broken = False
-    for event in (WORLD.at_work, WORLD.go_on):
-        event.clear()
-    yield WORLD
-    WORLD.go_on.set()
+    yield from fresh_world()
 
 
 @pytest.fixture

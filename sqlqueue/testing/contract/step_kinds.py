@@ -112,17 +112,22 @@ GREETER = Task("Greeter", [Read, Greet, Part])
 OTHERS = Task("Others", [Count, Anything, Lead, Slow])
 
 
+def fresh_world() -> Iterator[World]:
+    """The world as if nothing had happened, for one test; a step that still waits is let go behind it."""
+    WORLD.seen.clear()
+    WORLD.broken = False
+    for event in (WORLD.at_work, WORLD.go_on):
+        event.clear()
+    yield WORLD
+    WORLD.go_on.set()
+
+
 class StepsBase(Contract):
     """A world for each test, and looks at the table."""
 
     @pytest.fixture
     def world(self) -> Iterator[World]:
-        WORLD.seen.clear()
-        WORLD.broken = False
-        for event in (WORLD.at_work, WORLD.go_on):
-            event.clear()
-        yield WORLD
-        WORLD.go_on.set()
+        yield from fresh_world()
 
 
 def tasks_on(broker: Broker, clock: Clock | None = None, *tasks: Task, **settings: Any) -> TaskQueue:
