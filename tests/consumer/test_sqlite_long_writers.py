@@ -8,7 +8,7 @@ import pytest
 from sqlqueue import Broker, Consumer
 from sqlqueue.steps import Task, TaskQueue
 from sqlqueue.testing import Recorder
-from sqlqueue.testing.contract.step_kinds import WORLD, Part, Slow
+from sqlqueue.testing.contract.step_kinds import WORLD, Part, Slow, World, fresh_world
 from sqlqueue.testing.contract.steps_at_work import WRITER
 from tests.consumer.helpers import LIMIT, Job
 from tests.support.database import Database
@@ -39,12 +39,8 @@ def step(broker: Broker) -> Callable[[], object]:
 
 
 @pytest.fixture(autouse=True)
-def world() -> Iterator[None]:
-    WORLD.seen.clear()
-    for event in (WORLD.at_work, WORLD.go_on):
-        event.clear()
-    yield
-    WORLD.go_on.set()
+def world() -> Iterator[World]:
+    yield from fresh_world()
 
 
 @pytest.mark.parametrize("work", [job, step])
@@ -60,11 +56,12 @@ def test_a_row_in_work_is_not_taken_over_behind_a_writer_that_outlasts_its_lease
             enqueue()
             assert WORLD.at_work.wait(LIMIT)
             recorder.wait_for("extended")
+            writer.execute("BEGIN IMMEDIATE")
+            threading.Event().wait(1.6 * LEASE)  # no wait for anything: it is the writer's time
+            extended = len(recorder.of("extended"))
+            writer.execute("COMMIT")
+            recorder.wait_for("extended", count=extended + 1)  # the one that waited
             with Consumer(another, observers=[recorder]):  # either may run the step that follows
-                writer.execute("BEGIN IMMEDIATE")
-                threading.Event().wait(1.6 * LEASE)  # no wait for anything: it is the writer's time
-                extended = len(recorder.of("extended"))
-                writer.execute("COMMIT")
                 recorder.wait_for("extended", count=extended + 4)
                 WORLD.go_on.set()
                 recorder.wait_for("acknowledged")
