@@ -16,7 +16,7 @@ from tests.consumer.helpers import LIMIT, recorded, wait_until
 from tests.support.database import Database
 
 NOTES = "CREATE TABLE notes (note varchar(40))"
-SLEEPS = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO notes SELECT%'"
+SLEEPS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ? AND query LIKE 'INSERT INTO notes SELECT%'"
 SEATED = [LEASE, ADVISORY_LOCK]
 
 
@@ -190,7 +190,7 @@ def test_a_connection_that_a_thread_still_uses_acknowledges_nothing(postgres_dat
             assert ended.wait(LIMIT)
             recorder.wait_for("retried", "lease_lost")
         threads[0].join(LIMIT)
-    wait_until(lambda: postgres_database.execute(SLEEPS) == [(0,)])
+    wait_until(lambda: postgres_database.execute(SLEEPS, postgres_database.name) == [(0,)])
     assert postgres_database.execute("SELECT count(*) FROM notes") == [(0,)]
 
 

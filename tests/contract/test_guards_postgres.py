@@ -30,11 +30,12 @@ Rewrite = Callable[[str], str]
 BOTH = pytest.mark.parametrize("declared_for", [spec_of, by_row_lock], ids=["lease", "row lock"])
 
 INSERT = "INSERT INTO line_jobs (account, payload, attempt) VALUES ('a', '1', 0)"
-WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 4242"
+# Of this database: others use the server too.
 GUARDS = """
 SELECT count(*) FROM pg_locks
 WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+WAITING = f"{GUARDS} AND NOT granted AND objid = 4242"
 
 
 def same(text: str) -> str:

@@ -124,8 +124,7 @@ def race(url: str, strategy: str, *, rows: int, work: float, kill_every: float |
             racers.append(begin("ready"))
         seconds = monotonic() - began
         for racer in racers:
-            racer.signal(signal.SIGTERM)
-            assert racer.exit_code() == 0
+            racer.stop()
         said = [line for racer in racers for line in racer.lines if line.split()[0] not in ("ready", "looked")]
         return Race(seconds, kills, list(notes.handled()), _left(broker), said)
 

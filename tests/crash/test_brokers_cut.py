@@ -69,10 +69,7 @@ class Relays:
     def end(self) -> set[str]:
         """The ids of all events that a kill or a failed publish had interrupted."""
         for relay in self._running:
-            if not relay.said("looked"):
-                relay.wait_for("looked")  # it may have begun just now, and hears no signal yet
-            relay.signal(signal.SIGTERM)
-            assert relay.exit_code() == 0
+            relay.stop()
             self._hear(relay)
         return self._interrupted
 

@@ -47,8 +47,7 @@ def test_a_row_whose_handler_kills_its_process_is_parked_after_its_last_attempt(
     with child(WORKER, database.url, max_attempts=2) as survivor:
         survivor.wait_for("parked 1")
         wait_until(lambda: database.execute("SELECT count(*) FROM jobs") == [(1,)])
-        survivor.signal(signal.SIGTERM)
-        assert survivor.exit_code() == 0
+        survivor.stop()
         assert survivor.said("started") == ["started 2 1"]
     [(id, error, lease)] = database.execute("SELECT id, error, locked_until FROM jobs")
     assert (id, lease) == (1, None)

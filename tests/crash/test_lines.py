@@ -88,6 +88,7 @@ def run(database: Database, spec: TableSpec, **options: Any) -> None:
             processes.append(stack.enter_context(made))
 
         start()
+        processes[0].wait_for("started")  # or the second could do all before the first is there
         start()
         for number in range(KILLS):
             victim = processes[number]  # the older of the two
@@ -98,8 +99,7 @@ def run(database: Database, spec: TableSpec, **options: Any) -> None:
             start()
         wait_until(lambda: database.execute(LEFT) == [(0,)], 60)
         for survivor in processes[KILLS:]:
-            survivor.signal(signal.SIGTERM)
-            assert survivor.exit_code() == 0
+            survivor.stop()
             assert survivor.said("lost") == []
         check(processes, killed)
 

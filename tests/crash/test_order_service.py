@@ -36,8 +36,7 @@ def check_all_points(database: Database, strategy: str) -> None:
         assert database.execute("SELECT count(*) FROM checkouts") != [(0,)]
         survivor = stack.enter_context(child(WORKER, database.url, strategy=strategy, point=None, passes=0))
         wait_until(lambda: database.execute("SELECT count(*) FROM checkouts") == [(0,)], 60)
-        survivor.signal(signal.SIGTERM)
-        assert survivor.exit_code() == 0
+        survivor.stop()
     orders = database.execute("SELECT checkout, amount FROM orders ORDER BY checkout")
     assert [tuple(order) for order in orders] == [(number, number) for number in amounts]
     events = sorted(text for (text,) in database.execute("SELECT payload FROM events"))

@@ -36,8 +36,7 @@ def test_what_a_paused_process_settles_past_its_lease_changes_nothing(database: 
                 other.tell("end")
             other.wait_for("acknowledged", 3)
             assert database.execute(ROWS) == []
-        paused.signal(signal.SIGTERM)
-        assert paused.exit_code() == 0
+        paused.stop()
         assert len([line for line in paused.said("log") if "LeaseLost" in line]) == 3
         assert [*paused.said("acknowledged"), *paused.said("retried"), *paused.said("trouble")] == []
         assert len(paused.said("started")) == 3
@@ -69,10 +68,10 @@ def test_a_handler_five_leases_long_beside_busy_threads_runs_once(database: Data
     with child(WORKER, database.url, act="last", seconds=5 * LEASE, lease=LEASE) as busy:
         busy.wait_for("started 1 1")
         with child(WORKER, database.url, lease=LEASE) as other:
+            other.wait_for("looked")
             busy.wait_for("acknowledged 1")
             wait_until(lambda: database.execute(ROWS) == [])
-            other.signal(signal.SIGTERM)
-            assert other.exit_code() == 0
+            other.stop()
             assert other.said("started") == []
         assert len(busy.said("started")) == 1
         moments = [float(line.split()[2]) for line in busy.said("extended")]

@@ -70,8 +70,7 @@ def test_a_row_whose_handler_kills_its_process_is_parked_after_its_last_attempt(
     with child(WORKER, database.url, strategy=strategy, max_attempts=2) as survivor:
         survivor.wait_for("parked 1")
         wait_until(lambda: database.execute("SELECT id FROM jobs") == [(1,)])
-        survivor.signal(signal.SIGTERM)
-        assert survivor.exit_code() == 0
+        survivor.stop()
         assert survivor.said("started") == ["started 2 1"]
     [(_, _, error)] = database.execute(ROWS)
     assert error == "the worker was lost in the last of 2 attempts"
@@ -101,8 +100,7 @@ def test_nobody_takes_the_row_of_a_process_that_stands_still(database: Database,
             paused.signal(signal.SIGCONT)
             paused.wait_for("acknowledged 1")
             wait_until(lambda: database.execute(ROWS) == [])
-            other.signal(signal.SIGTERM)
-            assert other.exit_code() == 0
+            other.stop()
             assert other.said("started") == []
 
 
@@ -130,8 +128,7 @@ def test_what_a_process_settles_after_its_sessions_ended_changes_nothing(
                 other.tell("end")
             other.wait_for("acknowledged", 3)
         paused.wait_for("looked")  # it has a connection again
-        paused.signal(signal.SIGTERM)
-        assert paused.exit_code() == 0
+        paused.stop()
         assert len([line for line in paused.said("log") if "LeaseLost" in line]) == 3
         assert [*paused.said("acknowledged"), *paused.said("retried")] == []
         assert len(paused.said("started")) == 3

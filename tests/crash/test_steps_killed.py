@@ -51,8 +51,7 @@ def test_each_step_takes_effect_in_order_wherever_between_claim_and_commit_a_pro
         assert database.execute(LEFT) != [(0,)]
         survivor = stack.enter_context(child(WORKER, database.url, **options))
         wait_until(lambda: database.execute(LEFT) == [(0,)], 60)
-        survivor.signal(signal.SIGTERM)
-        assert survivor.exit_code() == 0
+        survivor.stop()
         assert [firsts(numbers) for numbers in by_task(traced(path)).values()] == [WHOLE] * TASKS
     written = [number for number in WHOLE if writes(kind, number)]
     assert list(by_task(database.execute(WRITTEN)).values()) == ([written] * TASKS if written else [])

@@ -34,11 +34,6 @@ def kill(worker: Child) -> None:
     assert worker.exit_code() == -signal.SIGKILL
 
 
-def stop(worker: Child) -> None:
-    worker.signal(signal.SIGTERM)
-    assert worker.exit_code() == 0
-
-
 def test_a_running_step_says_so_and_a_consumer_that_starts_meanwhile_leaves_it(database: Database) -> None:
     """Beyond the lease that its claim wrote, which its worker extends."""
     prepare(database)
@@ -58,9 +53,9 @@ def test_a_running_step_says_so_and_a_consumer_that_starts_meanwhile_leaves_it(d
             worker.tell("done")
             worker.wait_for("acknowledged")
             assert (stored(database), any_running(database)) == ([], False)
-            stop(other)
+            other.stop()
             assert other.said("started") == []
-        stop(worker)
+        worker.stop()
         assert worker.said("lease_lost") == []
 
 
@@ -88,7 +83,7 @@ def test_a_killed_workers_step_runs_on_in_its_row_until_its_lease_ends_whoever_s
         heir.tell("done")
         heir.wait_for("acknowledged")
         assert (stored(database), any_running(database)) == ([], False)
-        stop(heir)
+        heir.stop()
 
 
 def test_a_step_without_retries_whose_worker_is_killed_is_parked_with_an_error_that_says_so(
@@ -105,7 +100,7 @@ def test_a_step_without_retries_whose_worker_is_killed_is_parked_with_an_error_t
         assert (row.number, row.tried, row.running, row.locked_until) == (1, 1, False, None)
         assert row.error == "the worker was lost in the last of 1 attempts"
         assert not any_running(database)
-        stop(heir)
+        heir.stop()
         assert heir.said("started") == []
     assert database.execute(WRITTEN) == []
 
@@ -128,8 +123,8 @@ def check_paused(database: Database, **options: bool) -> None:
             other.tell("done")
             other.wait_for("acknowledged")
             assert stored(database) == []
-            stop(other)
-        stop(paused)
+            other.stop()
+        paused.stop()
         assert [*paused.said("acknowledged"), *paused.said("trouble"), *other.said("lease_lost")] == []
         assert len(paused.said("lease_lost")) == 1
 
@@ -167,8 +162,8 @@ def test_the_one_writer_that_stands_still_past_its_lease_keeps_its_task(sqlite_d
             paused.signal(signal.SIGCONT)
             paused.wait_for("acknowledged")
             other.wait_for("looked")
-            stop(other)
+            other.stop()
             assert other.said("started") == []
-        stop(paused)
+        paused.stop()
         assert paused.said("lease_lost") == []
     assert (database.execute(WRITTEN), stored(database)) == ([(1,)], [])

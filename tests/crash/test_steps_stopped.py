@@ -89,6 +89,5 @@ def test_a_delayed_step_starts_when_it_is_due_though_its_worker_was_killed(datab
         assert -0.001 <= late < NOISE
         heir.tell("done")
         heir.wait_for("acknowledged")
-        heir.signal(signal.SIGTERM)
-        assert heir.exit_code() == 0
+        heir.stop()
     assert stored(database) == []

@@ -29,9 +29,9 @@ def enqueue(database: Database, count: int) -> set[str]:
     return {str(id) for id in range(1, count + 1)}
 
 
-def stop(worker: Child) -> None:
-    worker.signal(signal.SIGTERM)
-    assert worker.exit_code() == 0
+def let_go(worker: Child, rows: int) -> None:
+    """Let as many handlers that wait end, one after the other."""
+    worker.tell("\n".join(["end"] * rows))
 
 
 def ids(worker: Child, word: str) -> Counter[str]:
@@ -42,16 +42,17 @@ def test_two_processes_handle_each_row_once(database: Database) -> None:
     """PAINS 27"""
     prepare(database)
     with (
-        child(WORKER, database.url, workers=WORKERS, lease=30) as one,
-        child(WORKER, database.url, workers=WORKERS, lease=30) as other,
+        child(WORKER, database.url, act="wait", workers=WORKERS, lease=30) as one,
+        child(WORKER, database.url, act="wait", workers=WORKERS, lease=30) as other,
     ):
-        for worker in (one, other):
-            worker.wait_for("looked")
         every = enqueue(database, 5000 if database.kind == "sqlite" else 2000)
+        for worker in (one, other):
+            worker.wait_for("started", WORKERS)  # both take part
+        for worker in (one, other):
+            let_go(worker, len(every))
         wait_until(lambda: database.execute(LEFT) == [(0,)], 60)
         for worker in (one, other):
-            stop(worker)
-            assert ids(worker, "done")  # both took part
+            worker.stop()
             assert ids(worker, "trouble") == Counter()
         assert ids(one, "started") + ids(other, "started") == Counter(every)
         assert ids(one, "acknowledged") + ids(other, "acknowledged") == Counter(every)
@@ -64,16 +65,17 @@ def test_a_process_that_is_killed_half_way_loses_no_row_and_only_those_in_work_a
     prepare(database)
     with (
         child(WORKER, database.url, workers=WORKERS) as victim,
-        child(WORKER, database.url, workers=WORKERS) as survivor,
+        child(WORKER, database.url, act="wait", workers=WORKERS) as survivor,
     ):
-        for worker in (victim, survivor):
-            worker.wait_for("looked")
+        survivor.wait_for("looked")
         every = enqueue(database, 2000)
+        survivor.wait_for("started", WORKERS)
         victim.wait_for("done", len(every) // 5)
         victim.signal(signal.SIGKILL)
         assert victim.exit_code() == -signal.SIGKILL
+        let_go(survivor, len(every))
         wait_until(lambda: database.execute(LEFT) == [(0,)], 60)
-        stop(survivor)
+        survivor.stop()
         assert ids(victim, "done").keys() | ids(survivor, "done").keys() == every
         again = {id for _, id, attempt in map(str.split, survivor.said("started")) if attempt != "1"}
         assert len(again) <= WORKERS  # no more were in work in the victim
@@ -98,7 +100,7 @@ def test_several_writers_and_a_consumer_on_one_file_never_find_it_locked(sqlite_
             assert writer.exit_code() == 0
             assert float(writer.said(f"wrote {rows}")[0].split()[2]) < 10.0
         wait_until(lambda: database.execute(LEFT) == [(0,)], 30)
-        stop(consumer)
+        consumer.stop()
         assert [*consumer.said("trouble"), *consumer.said("log"), *consumer.said("retried")] == []
         assert len(consumer.said("started")) == 3 * rows
     assert database.execute("SELECT count(*) FROM mails") == [(3 * rows,)]

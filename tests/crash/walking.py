@@ -100,8 +100,7 @@ def walk(
             walkers[-1].wait_for("ready")
         seconds = monotonic() - began
         for walker in walkers:
-            walker.signal(signal.SIGTERM)
-            assert walker.exit_code() == 0
+            walker.stop()
         said = [line for walker in walkers for line in walker.lines if line.split()[0] not in ("ready", "looked")]
         begun, written = traced(path), by_task(ask(broker, WRITTEN))
         processes = len({process for _, _, process in begun})

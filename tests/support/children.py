@@ -57,6 +57,13 @@ class Child:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
+    def stop(self) -> None:
+        """SIGTERM to a consumer, once it has looked for rows: it may hear no signal before. It ends with code 0."""
+        if not self.said("looked"):
+            self.wait_for("looked")
+        self.signal(signal.SIGTERM)
+        assert self.exit_code() == 0
+
     def exit_code(self, limit: float = LIMIT) -> int:
         """Wait for its end; what it said until then is in `lines`."""
         code = self.process.wait(limit)
