@@ -24,7 +24,7 @@ from sqlqueue.consumer.keeping import Keeping
 from sqlqueue.consumer.keys import Keys
 from sqlqueue.consumer.looks import Look, Looks
 from sqlqueue.consumer.outage import Outage
-from sqlqueue.consumer.pace import Pace
+from sqlqueue.consumer.pace import SOON, Pace
 from sqlqueue.consumer.report import Report
 from sqlqueue.consumer.seat import Seat
 from sqlqueue.consumer.shared import Shared
@@ -173,12 +173,13 @@ class Seats:
 
     def found_nothing(self, ahead: Ahead, look: Look, seat: Seat) -> None:
         with self._lock:  # decided: when somebody looks again
+            due_in, now = self._horizon.due_in(ahead, self.shared.now()), monotonic()
             if self._looks.found_nothing(seat, look):
-                due_in = self._horizon.due_in(ahead, self.shared.now())
-                now = monotonic()
                 self._pace.short(now, due_in=due_in, hidden=ahead.hidden, certain=self.shared.certain())
                 if self._pace.wait(now) != 0.0:
                     self._looks.saw_all(look)
+            elif due_in is not None:  # a later look that ran beside it may not have seen that row, tried by both
+                self._pace.due(now, due_in if due_in > 0 else SOON)
         self._works_again()
         self.shared.runner.notices.tell("looked")
 

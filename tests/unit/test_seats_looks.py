@@ -9,7 +9,7 @@ import pytest
 
 from sqlqueue.consumer.handlers import Runner, Work
 from sqlqueue.consumer.notices import Notices
-from sqlqueue.consumer.pace import Pace
+from sqlqueue.consumer.pace import GRAIN, SOON, Pace
 from sqlqueue.consumer.seat import Seat
 from sqlqueue.consumer.seats import Seats
 from sqlqueue.consumer.shared import Shared
@@ -47,6 +47,18 @@ def test_a_look_that_began_earlier_and_ends_later_hides_no_rows(seats: Seats) ->
     seats.found(some_work(), CONNECTION, late)
     seats.found_nothing(EMPTY, before, early)
     assert seats._pace.wait(monotonic()) == 0.0
+
+
+@pytest.mark.parametrize("early_first", [True, False])
+def test_what_a_look_that_began_earlier_saw_due_is_looked_for_soon(seats: Seats, early_first: bool) -> None:
+    """The later one may have run while the earlier one tried that row, and held the lock on its key."""
+    before, after = seats.begin_look(), seats.begin_look()
+    told = [(Ahead(hidden=True, passed_over=True), before), (Ahead(hidden=True), after)]
+    for ahead, look in told if early_first else reversed(told):
+        seats.found_nothing(ahead, look, a_seat(seats))
+    wait = seats._pace.wait(monotonic())
+    assert wait is not None
+    assert wait <= SOON + GRAIN
 
 
 def test_a_look_that_began_earlier_and_ends_later_keeps_nobody_from_being_idle(seats: Seats) -> None:
