@@ -12,6 +12,8 @@ from tests.support.availability import BROKERS, installed
 from tests.support.tcp_proxy import TCPProxy, tcp_proxy
 
 collect_ignore = [f"test_{name}.py" for name, (module, _) in BROKERS.items() if not installed(module)]
+if not installed("trustme"):
+    collect_ignore += ["test_tls.py", "test_tls_files.py"]
 
 
 @pytest.fixture

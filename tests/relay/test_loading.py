@@ -16,6 +16,7 @@ SCHEMES = {
     "amqp": "rabbitmq",
     "amqps": "rabbitmq",
     "nats": "nats",
+    "tls": "nats",
     "redis": "redis",
     "rediss": "redis",
 }

@@ -1,9 +1,7 @@
 """The publisher to NATS JetStream, on the server of this machine."""
 
 import re
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,8 @@ import pytest
 
 from sqlqueue import DeclarationError
 from sqlqueue.relay.targets.nats import NATSPublisher, sqlqueue_publisher
-from tests.relay.brokers.nats import PORT, NATSTarget, serving
-from tests.relay.target import LIMIT, PASSWORD, Make, message, needs, payloads
+from tests.relay.brokers.nats import PORT, NATSTarget, nats_server, serving
+from tests.relay.target import PASSWORD, Make, message, needs, payloads
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, publish_again, refusal
 
 
@@ -99,30 +97,6 @@ class TestRefusals(Refusals):
         assert "JetStream is off" in str(error)
 
 
-@contextmanager
-def nats_server(folder: Path, *options: str, jetstream: bool = True) -> Iterator[int]:
-    """A server of the test's own; its port."""
-    with_streams = ("-js", "-sd", str(folder)) if jetstream else ()
-    command = ["nats-server", "-a", "127.0.0.1", "-p", "-1", *with_streams, *options]
-    try:
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError:
-        pytest.skip("nats-server is not in the path")
-    assert process.stderr is not None
-    try:
-        said = ""
-        while "Server is ready" not in said:
-            line = process.stderr.readline()
-            assert line, said
-            said += line
-        found = re.search(r"client connections on 127\.0\.0\.1:(\d+)", said)
-        assert found, said
-        yield int(found[1])
-    finally:
-        process.terminate()
-        process.communicate(timeout=LIMIT)
-
-
 class TestOutages(Outages):
     def module(self) -> str:
         return NATSPublisher.__module__
@@ -155,7 +129,7 @@ def test_the_name_has_neither_user_nor_password() -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("nats://hush@host/?subject=orders", "has the option 'subject'; there are: timeout"),
+        ("nats://hush@host/?subject=orders", "has the option 'subject'; there are: cafile, certfile, keyfile, timeout"),
         ("nats://hush@host/?timeout=-1", "NATSPublisher(timeout=-1.0): give seconds above 0"),
         ("nats://hush@host:0/", "has the port '0', which is not in 1 to 65535"),
     ],

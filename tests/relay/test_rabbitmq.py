@@ -153,7 +153,10 @@ def test_the_name_has_neither_user_nor_password() -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("amqp://:hush@host/?queue=orders", "has the option 'queue'; there are: exchange, heartbeat, max_bytes,"),
+        (
+            "amqp://:hush@host/?queue=orders",
+            "has the option 'queue'; there are: cafile, certfile, exchange, heartbeat,",
+        ),
         ("amqp://:hush@host/?heartbeat=0", "RabbitMQPublisher(heartbeat=0): give a whole number from 1"),
         ("amqp://:hush@a,b/", "names 2 hosts; this publisher takes one"),
     ],

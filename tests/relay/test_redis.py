@@ -83,7 +83,7 @@ def test_settings_stand_in_the_url() -> None:
         "db": 2,
         "username": "shop",
         "password": "hu@sh",
-        "tls": True,
+        "tls": {"cafile": None, "certfile": None, "keyfile": None},
         "stream": "orders",
         "maxlen": 9,
         "max_bytes": 7,
@@ -95,7 +95,10 @@ def test_settings_stand_in_the_url() -> None:
     ("url", "said"),
     [
         ("redis://:hush@host/orders", "names the database 'orders', which is no number"),
-        ("redis://:hush@host/?queue=orders", "has the option 'queue'; there are: max_bytes, maxlen, stream, timeout"),
+        (
+            "redis://:hush@host/?queue=orders",
+            "has the option 'queue'; there are: cafile, certfile, keyfile, max_bytes, maxlen,",
+        ),
         ("redis://:hush@host/?maxlen=many", "has maxlen='many', which is no whole number"),
         ("redis://:hush@host/?maxlen=0", "RedisPublisher(maxlen=0): give a whole number from 1"),
         ("redis://:hush@host/?timeout=0", "RedisPublisher(timeout=0.0): give seconds above 0"),

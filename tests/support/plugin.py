@@ -137,6 +137,8 @@ def pytest_configure(config: pytest.Config) -> None:
         reason = availability.why_no_broker(broker)
         if reason is not None:
             left_out.add(broker, reason)
+    if not availability.installed("trustme"):
+        left_out.add("TLS to brokers", "trustme is not installed")
     if availability.pgbouncer() is None:
         left_out.add(availability.PGBOUNCER, "not installed; a pooler of the tests' own stands in", allowed=True)
 

@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import attrs
 
 from sqlqueue.errors import DeclarationError
+from sqlqueue.relay.targets.tls import OPTIONS, TLS
 
 #: Seconds that a publish may take.
 TIMEOUT = 30.0
@@ -55,6 +56,15 @@ class Address:
 
     def timeout(self) -> float:
         return self.number("timeout", TIMEOUT)
+
+    def tls(self, scheme: str) -> TLS | None:
+        """As the options say, where it has the scheme that asks for it."""
+        given = {name: self.options[name] for name in OPTIONS if name in self.options}
+        if self.scheme == scheme:
+            return TLS(**given)
+        if given:
+            raise DeclarationError(f"the URL {self} has the option {next(iter(given))!r}, which is for {scheme}://")
+        return None
 
     def __str__(self) -> str:
         """Scheme and hosts: the rest may hold secrets."""

@@ -1,4 +1,4 @@
-"""NATS JetStream, by nats-py: `nats://[user:password@]host[:port][,host[:port]…][/subject][?timeout=…]`.
+"""NATS JetStream, by nats-py: `nats://[user:password@]host[:port][,host[:port]…][/subject][?timeout=…]`, or `tls://`.
 
 A user without a password is a token."""
 
@@ -17,8 +17,11 @@ from sqlqueue.relay.targets.loop import LoopThread, publish_all
 from sqlqueue.relay.targets.messages import check_all, destination_of
 from sqlqueue.relay.targets.nats_session import NATSSession, connect
 from sqlqueue.relay.targets.tally import Refused, Tally
+from sqlqueue.relay.targets.tls import OPTIONS, TLS
 
 PORT = 4222
+
+SCHEMES = ("nats", "tls")
 
 #: Bytes of a subject: a server takes 4 KiB for the whole line that begins a message.
 MAX_SUBJECT_BYTES = 3_500
@@ -34,13 +37,15 @@ class NATSPublisher:
     """Publishes to JetStream; a message's destination is its subject, which a stream has to cover.
 
     `servers`: hosts and ports of one cluster. `subject`: for messages without a destination. `timeout`: seconds that a
-    publish may take. `token`: instead of `username` and `password`.
+    publish may take. `token`: instead of `username` and `password`. `tls`: tells nothing to a server that does not
+    offer it; None leaves it to the server, and trusts the certificates that the system trusts.
     """
 
     servers: tuple[tuple[str, int], ...] = (("localhost", PORT),)
     username: str | None = None
     password: str | None = attrs.field(default=None, repr=False)
     token: str | None = attrs.field(default=None, repr=False)
+    tls: TLS | None = None
     subject: str | None = None
     timeout: float = attrs.field(default=TIMEOUT, validator=positive)
     _thread: Holding[LoopThread] = attrs.field(init=False, repr=False)
@@ -54,22 +59,26 @@ class NATSPublisher:
     def from_url(cls, url: str) -> "NATSPublisher":
         """Raises `DeclarationError` for a URL that cannot be one."""
         address = parse(url)
-        if address.scheme != "nats":
-            raise DeclarationError(f"the URL {address} is not one of NATS: it begins with nats://")
-        address.only("timeout")
+        if address.scheme not in SCHEMES:
+            raise DeclarationError(f"the URL {address} is not one of NATS: it begins with nats:// or tls://")
+        address.only("timeout", *OPTIONS)
         alone = address.password is None
         return cls(
             servers=tuple((host, port or PORT) for host, port in address.hosts),
             username=None if alone else address.username,
             password=address.password,
             token=address.username if alone else None,
+            tls=address.tls("tls"),
             subject=address.path or None,
             timeout=address.timeout(),
         )
 
     @property
     def name(self) -> str:
-        return f"{shown('nats', self.servers)}" + (f"/{self.subject}" if self.subject else "")
+        return self._shown(*self.servers) + (f"/{self.subject}" if self.subject else "")
+
+    def _shown(self, *servers: tuple[str, int]) -> str:
+        return shown("nats" if self.tls is None else "tls", servers)
 
     def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Many messages at once, and one after the other where they have the same key.
@@ -105,18 +114,19 @@ class NATSPublisher:
                 )
 
     async def _connect(self) -> NATSSession:
-        session = NATSSession(shown("nats", self.servers), self._subject)
+        session = NATSSession(self._shown(*self.servers), self._subject, secure=self.tls is not None)
         await connect(
             session,
-            servers=[shown("nats", (server,)) for server in self.servers],
+            servers=[self._shown(server) for server in self.servers],
             user=self.username,
             password=self.password,
             token=self.token,
+            tls=None if self.tls is None else self.tls.context(),
         )
         return session
 
 
 @hookimpl
 def sqlqueue_publisher(url: str) -> Publisher | None:
-    """A publisher to NATS JetStream for `nats://`."""
-    return NATSPublisher.from_url(url) if url.partition(":")[0] == "nats" else None
+    """A publisher to NATS JetStream for `nats://` and `tls://`."""
+    return NATSPublisher.from_url(url) if url.partition(":")[0] in SCHEMES else None

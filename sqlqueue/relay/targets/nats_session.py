@@ -1,6 +1,7 @@
 """A client of NATS with JetStream: it reconnects by itself within a second, and is replaced where it could not."""
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -29,24 +30,50 @@ FOREVER = 86_400.0
 HEADERS, HEADER = len("NATS/1.0\r\n\r\n"), len(": \r\n")
 
 
+class TLSClient(Client):
+    """Says who it is over TLS alone: nats-py itself tells its password to a server that does not ask for TLS."""
+
+    def _connect_command(self) -> bytes:
+        if not self._server_info.get("tls_required"):
+            raise Error("the server does not offer TLS, so nothing was sent to it")
+        return super()._connect_command()
+
+
 @attrs.define(eq=False)
 class NATSSession:
-    """For the thread of its loop alone."""
+    """For the thread of its loop alone. `secure`: only over TLS."""
 
     _where: str
     _subject: Callable[[OutgoingMessage], str]
-    client: Client = attrs.field(factory=Client)
+    _secure: bool = attrs.field(kw_only=True)
+    client: Client = attrs.field(init=False)
     _stream: JetStreamContext = attrs.field(init=False)
     _waiting: "set[asyncio.Future[object]]" = attrs.field(init=False, factory=set)
     _given_up: "set[asyncio.Future[object]]" = attrs.field(init=False, factory=set)
     _error: Exception | None = attrs.field(init=False, default=None)
+    _untrusted: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
 
     def __attrs_post_init__(self) -> None:
+        self.client = TLSClient() if self._secure else Client()
         self._stream = self.client.jetstream()
 
     @property
     def usable(self) -> bool:
         return not self.client.is_closed
+
+    async def connect(self, servers: list[str], settings: dict[str, Any]) -> None:
+        """Raises what the client does; where it trusts no certificate it waits for ever by itself (nats-py 2.16)."""
+        connecting = asyncio.ensure_future(self.client.connect(servers, **settings))
+        untrusted = asyncio.ensure_future(self._untrusted.wait())
+        try:
+            await asyncio.wait({connecting, untrusted}, return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done() and self._error is not None:
+                raise self._error
+            await connecting
+        finally:
+            for each in (connecting, untrusted):
+                each.cancel()
+            await asyncio.gather(connecting, untrusted, return_exceptions=True)
 
     async def send(self, message: OutgoingMessage) -> None:
         subject, headers = self._subject(message), _headers(message)
@@ -98,6 +125,8 @@ class NATSSession:
     async def failed(self, error: Exception) -> None:
         if self._error is None or isinstance(self._error, OSError):  # a refusal says more than the cut after it
             self._error = error
+        if isinstance(error, ssl.SSLError):
+            self._untrusted.set()
 
     def why_not(self, error: Exception) -> str:
         """Why there is no connection: what the client told of on its way says more than its own error."""
@@ -111,7 +140,13 @@ def _headers(message: OutgoingMessage) -> dict[str, str]:
 
 
 async def connect(
-    session: NATSSession, *, servers: list[str], user: str | None, password: str | None, token: str | None
+    session: NATSSession,
+    *,
+    servers: list[str],
+    user: str | None,
+    password: str | None,
+    token: str | None,
+    tls: ssl.SSLContext | None,
 ) -> None:
     """Connect the session's client to one of the servers. Raises `Refused`."""
     settings: Any = {  # its types ask for whole seconds, its code does not
@@ -119,6 +154,7 @@ async def connect(
         "user": user,
         "password": password,
         "token": token,
+        "tls": tls,
         "error_cb": session.failed,
         "disconnected_cb": session.lost,
         "reconnect_time_wait": WAIT,
@@ -127,7 +163,7 @@ async def connect(
         "max_outstanding_pings": PINGS,
     }
     try:
-        await session.client.connect(servers, **settings)
+        await session.connect(servers, settings)
     except (Error, OSError, asyncio.TimeoutError) as error:
         await _give_up(session.client)
         raise Refused(session.why_not(error)) from None

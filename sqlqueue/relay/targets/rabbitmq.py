@@ -4,7 +4,6 @@ On pika's connection for asyncio, on a loop's own thread: it answers heartbeats 
 messages before the first is confirmed. `BlockingConnection` does neither.
 """
 
-import ssl
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -21,6 +20,7 @@ from sqlqueue.relay.targets.loop import LoopThread, publish_all
 from sqlqueue.relay.targets.messages import check_all, destination_of
 from sqlqueue.relay.targets.rabbitmq_session import RabbitMQSession, connect
 from sqlqueue.relay.targets.tally import Refused, Tally
+from sqlqueue.relay.targets.tls import OPTIONS, TLS
 
 PORT, TLS_PORT = 5672, 5671
 
@@ -33,7 +33,7 @@ SHORT = 255
 #: Bytes of headers: they go into one frame, of 128 KiB where nobody set another size.
 MAX_HEADER_BYTES = 100_000
 
-SCHEMES = {"amqp": False, "amqps": True}
+SCHEMES = ("amqp", "amqps")
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -42,7 +42,7 @@ class RabbitMQPublisher:
 
     `exchange`: "" is the default one, where a routing key is a queue's name. `routing_key`: for messages without a
     destination. `max_bytes` of a payload. `timeout`: seconds that a publish may take. `heartbeat`: seconds, whole,
-    after which a silent peer counts as lost. `tls`: as `amqps://`, checked by the system's certificates.
+    after which a silent peer counts as lost. `tls`: None speaks in the clear.
     """
 
     host: str = "localhost"
@@ -50,7 +50,7 @@ class RabbitMQPublisher:
     vhost: str = "/"
     username: str = "guest"
     password: str = attrs.field(default="guest", repr=False)
-    tls: bool = False
+    tls: TLS | None = None
     exchange: str = ""
     routing_key: str | None = None
     max_bytes: int = attrs.field(default=MAX_BYTES, validator=whole(1))
@@ -67,9 +67,9 @@ class RabbitMQPublisher:
         address = parse(url)
         if address.scheme not in SCHEMES:
             raise DeclarationError(f"the URL {address} is not one of RabbitMQ: it begins with amqp:// or amqps://")
-        address.only("exchange", "routing_key", "max_bytes", "timeout", "heartbeat")
+        address.only("exchange", "routing_key", "max_bytes", "timeout", "heartbeat", *OPTIONS)
         host, port = address.one_host()
-        tls = SCHEMES[address.scheme]
+        tls = address.tls("amqps")
         return cls(
             host=host,
             port=port or (TLS_PORT if tls else PORT),
@@ -123,7 +123,7 @@ class RabbitMQPublisher:
             port=self.port,
             virtual_host=self.vhost,
             credentials=pika.PlainCredentials(self.username, self.password),
-            ssl_options=pika.SSLOptions(ssl.create_default_context(), self.host) if self.tls else None,
+            ssl_options=pika.SSLOptions(self.tls.context(), self.host) if self.tls else None,
             heartbeat=self.heartbeat,
             connection_attempts=1,
             socket_timeout=self.timeout,

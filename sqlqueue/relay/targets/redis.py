@@ -18,13 +18,14 @@ from sqlqueue.relay.targets.checks import positive, whole
 from sqlqueue.relay.targets.holding import Holding
 from sqlqueue.relay.targets.messages import check_all, destination_of
 from sqlqueue.relay.targets.tally import Refused, Tally
+from sqlqueue.relay.targets.tls import OPTIONS, TLS
 
 PORT = 6379
 
 #: Bytes of a value that a server takes unless it is told otherwise (`proto-max-bulk-len`).
 MAX_BYTES = 512 * 2**20
 
-SCHEMES = {"redis": False, "rediss": True}
+SCHEMES = ("redis", "rediss")
 
 #: What redis-py puts before the server's words, with the start of the command's values.
 PREFACE = " of pipeline caused error: "
@@ -62,8 +63,8 @@ class RedisPublisher:
     and `headers` (a JSON object).
 
     `stream`: for messages without a destination. `maxlen`: entries at which a stream is trimmed, nearly (`MAXLEN ~`);
-    None never trims. `max_bytes` of a payload. `timeout`: seconds, each, to connect and for an answer. `tls`: as
-    `rediss://`. `username` and `password`: of Redis' ACL; a password alone is `requirepass`.
+    None never trims. `max_bytes` of a payload. `timeout`: seconds, each, to connect and for an answer. `tls`: None
+    speaks in the clear. `username` and `password`: of Redis' ACL; a password alone is `requirepass`.
     """
 
     host: str = "localhost"
@@ -71,7 +72,7 @@ class RedisPublisher:
     db: int = attrs.field(default=0, validator=whole(0))
     username: str | None = None
     password: str | None = attrs.field(default=None, repr=False)
-    tls: bool = False
+    tls: TLS | None = None
     stream: str | None = None
     maxlen: int | None = attrs.field(default=None, validator=attrs.validators.optional(whole(1)))
     max_bytes: int = attrs.field(default=MAX_BYTES, validator=whole(1))
@@ -87,7 +88,7 @@ class RedisPublisher:
         address = parse(url)
         if address.scheme not in SCHEMES:
             raise DeclarationError(f"the URL {address} is not one of Redis: it begins with redis:// or rediss://")
-        address.only("stream", "maxlen", "max_bytes", "timeout")
+        address.only("stream", "maxlen", "max_bytes", "timeout", *OPTIONS)
         host, port = address.one_host()
         if address.path and not address.path.isdecimal():
             raise DeclarationError(f"the URL {address} names the database {address.path!r}, which is no number")
@@ -97,7 +98,7 @@ class RedisPublisher:
             db=int(address.path or 0),
             username=address.username,
             password=address.password,
-            tls=SCHEMES[address.scheme],
+            tls=address.tls("rediss"),
             stream=address.options.get("stream"),
             maxlen=address.whole("maxlen", 0) if "maxlen" in address.options else None,
             max_bytes=address.whole("max_bytes", MAX_BYTES),
@@ -161,7 +162,7 @@ class RedisPublisher:
             db=self.db,
             username=self.username,
             password=self.password,
-            ssl=self.tls,
+            **_settings(self.tls),
             socket_timeout=self.timeout,
             socket_connect_timeout=self.timeout,
             retry=Retry(NoBackoff(), 0),  # a second try by itself might add all of them again
@@ -175,6 +176,19 @@ class RedisPublisher:
         if self.password:
             text = text.replace(self.password, "***")
         return f"stream {stream!r}: {type(error).__name__}: {text}"
+
+
+def _settings(tls: TLS | None) -> dict[str, Any]:
+    if tls is None:
+        return {}
+    return {
+        "ssl": True,
+        "ssl_ca_certs": tls.cafile,  # it trusts the system's as well
+        "ssl_certfile": tls.certfile,
+        "ssl_keyfile": tls.keyfile,
+        "ssl_cert_reqs": "required",
+        "ssl_check_hostname": True,  # not its default before redis-py 6
+    }
 
 
 def _fields(message: OutgoingMessage) -> dict[Any, Any]:

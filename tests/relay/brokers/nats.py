@@ -1,20 +1,24 @@
 """NATS JetStream, on the server of this machine or another."""
 
 import asyncio
+import re
+import subprocess
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from email.header import Header
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import attrs
 import nats
+import pytest
 from nats.aio.client import Client
 from nats.js.api import StorageType
 
 from sqlqueue.publisher import Publisher
 from sqlqueue.relay.targets.nats import sqlqueue_publisher
-from tests.relay.target import Arrived, Way, unique
+from tests.relay.target import LIMIT, Arrived, Way, unique
 from tests.support.tcp_proxy import tcp_proxy
 
 PORT = 4222
@@ -75,6 +79,30 @@ def _text(value: str | Header) -> str:
     if isinstance(value, str):
         return value
     return "".join(str(part) for part, _ in value._chunks).encode("ascii", "surrogateescape").decode()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def nats_server(folder: Path, *options: str, jetstream: bool = True) -> Iterator[int]:
+    """A server of the test's own; its port."""
+    with_streams = ("-js", "-sd", str(folder)) if jetstream else ()
+    command = ["nats-server", "-a", "127.0.0.1", "-p", "-1", *with_streams, *options]
+    try:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    except FileNotFoundError:
+        pytest.skip("nats-server is not in the path")
+    assert process.stderr is not None
+    try:
+        said = ""
+        while "Server is ready" not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        found = re.search(r"client connections on 127\.0\.0\.1:(\d+)", said)
+        assert found, said
+        yield int(found[1])
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT)
 
 
 @contextmanager
