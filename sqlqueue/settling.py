@@ -64,6 +64,14 @@ def describe_error(error: BaseException) -> str:
     return storable("\ncaused by: ".join(lines))
 
 
+def describe_value(value: object) -> str:
+    """What a message or handler gave, for an error's text: a repr of the user's own may fail as anything of his may."""
+    try:
+        return f"{value!r:.200}"
+    except Exception as error:  # noqa: BLE001 - such as that of a row whose session is closed
+        return f"<{type(value).__qualname__} whose repr fails with {type(error).__name__}>"
+
+
 def storable(text: str) -> str:
     """Text that every database takes: bounded, and with NUL and halves of surrogate pairs spelled out."""
     shown = str(text)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()

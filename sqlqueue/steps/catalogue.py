@@ -10,7 +10,7 @@ from cattrs import Converter
 from sqlqueue.codec import Codec, JsonCodec, from_json, make_converter, takes_none
 from sqlqueue.errors import DeclarationError, DecodeError, EncodeError, SQLQueueError
 from sqlqueue.retry import policy
-from sqlqueue.settling import Rules
+from sqlqueue.settling import Rules, describe_value
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.task import DOT, Task
 
@@ -43,7 +43,7 @@ class Kind:
             return self._of_fields(stored or {})
         except Exception as error:  # the converter's hooks, and validators of the class's own
             raise DecodeError(
-                f"step {self.name} of task {self.task} does not decode from {json.dumps(stored):.200}: {error!r}"
+                f"step {self.name} of task {self.task} does not decode from {_shown(stored)}: {error!r}"
             ) from error
 
     def _is_bare(self, stored: Any) -> bool:
@@ -104,7 +104,7 @@ class Catalogue:
         kind = self._by_class.get(type(step))
         if kind is None:
             known = ", ".join(cls.__name__ for cls in self._by_class)
-            raise EncodeError(f"{step!r:.200} is no step of this queue's tasks; its steps are {known}")
+            raise EncodeError(f"{describe_value(step)} is no step of this queue's tasks; its steps are {known}")
         return kind
 
     def called(self, name: str) -> list[Kind]:
@@ -144,7 +144,7 @@ def names_of(stored: bytes | str) -> tuple[str, str, Any]:
     """The task, the step and the fields that a stored step's JSON names; `DecodeError` where it names none."""
     try:
         said = from_json(stored)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter for what is nested too deeply
         raise DecodeError(f"the step is no JSON ({error}): {stored!r:.200}") from error
     if isinstance(said, dict) and len(said) == 1:
         ((task, inner),) = said.items()
@@ -152,6 +152,14 @@ def names_of(stored: bytes | str) -> tuple[str, str, Any]:
             ((step, fields),) = inner.items()
             return task, step, fields
     raise DecodeError(f"the step is not of the form {{task: {{step: fields}}}}: {stored!r:.200}")
+
+
+def _shown(stored: Any) -> str:
+    """What a step's JSON holds, for an error's text."""
+    try:
+        return f"{json.dumps(stored, ensure_ascii=False):.200}"
+    except RecursionError:
+        return "JSON that is nested too deeply"
 
 
 def _former(task: str, alias: str) -> tuple[str, str]:

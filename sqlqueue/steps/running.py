@@ -13,10 +13,10 @@ from sqlqueue.codec import JsonCodec
 from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Converter
-from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.errors import EncodeError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.rows import encode_payload
-from sqlqueue.settling import Verdict, decide, describe_error, spend, spent_at_claim
+from sqlqueue.settling import Verdict, decide, describe_error, describe_value, spend, spent_at_claim
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.history import StepRun
@@ -66,9 +66,10 @@ class StepRunner(Runner):
             step = kind.read(fields)
         except UnknownStep as unknown:
             return self._leave(work, unknown)
-        except DecodeError as error:
-            log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), error)
-            return Finished(work, _not_begun(spend(self.rules, describe_error(error))))
+        except BaseException as error:  # noqa: BLE001 - a DecodeError, and what a class of the user's raises beside it
+            reason = describe_error(error)
+            log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), reason)
+            return Finished(work, _not_begun(spend(self.rules, reason)))
         work.rules = kind.rules
         then = None if self.on_step is None else partial(self._tell, kind)
         spent = spent_at_claim(kind.rules, delivery.attempt)
@@ -96,11 +97,18 @@ class StepRunner(Runner):
         return True
 
     def _verdict(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
+        try:
+            return self._answered(kind, delivery, outcome)
+        except Exception as error:  # noqa: BLE001 - no answer of a step may stop its worker, or leave its row claimed
+            self._log_failure(kind, delivery, error)
+            return spend(kind.rules, f"what step {kind.name} answered cannot be settled: {describe_error(error)}")
+
+    def _answered(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
         if isinstance(outcome, Next):
             return self._next(kind, delivery, outcome)
         if not isinstance(outcome, BaseException):
-            said = f"step {kind.name} returned {outcome!r:.200}; return Next.now(…), Next.delay(…) or Next.done()"
-            return spend(kind.rules, said)
+            given = f"step {kind.name} returned {describe_value(outcome)}"
+            return spend(kind.rules, f"{given}; return Next.now(…), Next.delay(…) or Next.done()")
         self._log_failure(kind, delivery, outcome)
         return decide(kind.rules, delivery.attempt, outcome, self.now())
 
@@ -181,7 +189,7 @@ def read_id(decode: Converter | None, delivery: Delivery) -> Any:
     raw = delivery.claim.id
     try:
         return raw if decode is None else decode(raw)
-    except (ValueError, TypeError):
+    except Exception:  # noqa: BLE001 - a decoder may be a plugin's
         return raw
 
 
