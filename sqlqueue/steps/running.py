@@ -114,7 +114,7 @@ class StepRunner(Runner):
 
     def _next(self, kind: Kind, delivery: Delivery, then: Next) -> Verdict:
         keeps = kind.step.transactional
-        if then.step is None:
+        if then.ends:
             return Verdict(Settlement(Move.FINISH, keeps=keeps), "acknowledged")
         try:
             stored = encode_payload(self.payload, STORED, self.catalogue.encode(then.step))

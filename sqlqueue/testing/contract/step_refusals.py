@@ -126,6 +126,22 @@ class StepRefusalsContract(StepsBase):
         (error,) = [error for _, error in rows(database, tasks, "id", "error") if error is not None]
         assert "unique" in error.lower()
 
+    def test_no_step_and_no_time_are_refused_and_never_mean_the_end_or_at_once(
+        self, database: Database, broker: Broker
+    ) -> None:
+        tasks = tasks_on(broker)
+        nothing: Any = None
+        for make, said in (
+            (lambda: Next.now(nothing), r"the next step is None; give a step, or return Next.done\(\)"),
+            (lambda: Next.delay(nothing, 5), r"the next step is None"),
+            (lambda: Next.delay(Part(), nothing), r"Next.delay\(step, None\) names no delay"),
+            (lambda: tasks.delay(Part(), nothing), r"after is None; give seconds"),
+            (lambda: tasks.schedule(Part(), nothing), r"at is None; give an aware datetime"),
+        ):
+            with pytest.raises(TypeError, match=said):
+                make()
+        assert rows(database, tasks, "id") == []
+
     def test_a_next_step_is_made_of_a_delay_that_can_be(self) -> None:
         for wrong in (-1, float("inf"), 1e300):
             with pytest.raises(ValueError, match=r"Next.delay\(…, after\)"):
