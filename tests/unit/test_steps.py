@@ -56,6 +56,23 @@ class Backwards(Part):
     retry_delay: ClassVar[Any] = timedelta(seconds=-1)
 
 
+def with_field(name: str, default: Any, **settings: Any) -> type[Step]:
+    """A step that declares `name` without ClassVar."""
+    body = {"__annotations__": {name: type(default)}, name: default}
+    return attrs.frozen(type("Forgot", (Part,), body), **settings)
+
+
+@attrs.frozen
+class Unsure(Part):
+    transactional: ClassVar[Any] = "no"
+
+
+@attrs.frozen
+class Yields(Part):
+    def run(self, context: StepContext) -> Any:
+        yield Next.done()
+
+
 @attrs.frozen
 class Unreadable(Part):
     thing: Callable[[], int]
@@ -101,6 +118,21 @@ def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
         (lambda: Task("T", [Awaited]), r"step Awaited: run is a coroutine"),
         (lambda: Task("T", [Often]), r"step Often: retry_limit is -1"),
         (lambda: Task("T", [Backwards]), r"step Backwards: retry_delay=.*give seconds from 0 up"),
+        (lambda: Task("T", [Yields]), r"step Yields: run is a coroutine or generator"),
+        (lambda: Task("T", [Unsure]), r"step Unsure: transactional is 'no'; give True or False"),
+        *[
+            (
+                lambda name=name, default=default, slots=slots: Task("T", [with_field(name, default, slots=slots)]),
+                rf"step Forgot: {name} is one of its fields.*write {mend}",
+            )
+            for slots in (True, False)
+            for name, default, mend in (
+                ("retry_limit", 5, r"retry_limit: ClassVar\[int\] = 5"),
+                ("retry_delay", 0.5, r"retry_delay: ClassVar\[float\] = 1.0"),
+                ("transactional", False, r"transactional: ClassVar\[bool\] = True"),
+                ("run", 5, r"def run\(self, context\)"),
+            )
+        ],
         (lambda: Task("T", [Part, Part]), r"two of its steps are called Part"),
         (lambda: Task("T", [Part], aliases={"Old": Read}), r"the alias 'Old' is for .*Read'>, which is none"),
         (lambda: Task("T", [Part, Read], aliases={"Part": Read}), r"the alias 'Part' is the name of one of its steps"),
