@@ -99,3 +99,8 @@ def _check_fields(step: type[Step], where: str) -> None:
                 f"{where}: {field.name} is one of its fields, which are stored with each task; it is the class's: "
                 f"write {mend}"
             )
+        if not field.init:  # it would begin anew in each step, whatever the one before had made of it
+            raise DeclarationError(
+                f"{where}: its field {field.name} has init=False, so it is not stored; leave that out and give it a "
+                "default, or make it a property"
+            )

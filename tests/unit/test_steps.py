@@ -1,9 +1,9 @@
 """Tasks as they are declared, and their steps as JSON: every mistake is found where it is written."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 import attrs
@@ -62,6 +62,36 @@ def with_field(name: str, default: Any, **settings: Any) -> type[Step]:
     return attrs.frozen(type("Forgot", (Part,), body), **settings)
 
 
+@attrs.define
+class Counts(Part):
+    url: str
+    seen: int = attrs.field(init=False, default=0)
+
+
+@attrs.frozen
+class Animal:
+    name: str
+
+
+@attrs.frozen
+class Dog(Animal):
+    bark: int = 0
+
+
+@attrs.frozen
+class Walk(Part):
+    who: Animal | None
+    others: Sequence[Animal] = ()
+
+
+@attrs.frozen
+class Typed(Part):
+    number: int
+    text: str = ""
+    choice: Literal["a", "b"] = "a"
+    several: list[int] = attrs.field(factory=list)
+
+
 @attrs.frozen
 class Unsure(Part):
     transactional: ClassVar[Any] = "no"
@@ -85,7 +115,7 @@ class Rich(Step):
     ids: list[UUID]
     raw: bytes
     _private: int = 3
-    made: int = attrs.field(init=False, default=4)
+    tags: frozenset[str] = frozenset()
     kept: ClassVar[int] = 5
 
     def run(self, context: StepContext) -> Next:
@@ -119,6 +149,7 @@ def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
         (lambda: Task("T", [Often]), r"step Often: retry_limit is -1"),
         (lambda: Task("T", [Backwards]), r"step Backwards: retry_delay=.*give seconds from 0 up"),
         (lambda: Task("T", [Yields]), r"step Yields: run is a coroutine or generator"),
+        (lambda: Task("T", [Counts]), r"step Counts: its field seen has init=False, so it is not stored"),
         (lambda: Task("T", [Unsure]), r"step Unsure: transactional is 'no'; give True or False"),
         *[
             (
@@ -178,7 +209,7 @@ def test_a_table_that_cannot_hold_tasks_is_refused(role: Role) -> None:
 
 def test_a_step_comes_back_as_it_went() -> None:
     kinds = catalogue(Rich, Nested, Part)
-    rich = Rich(NOW, Decimal("1.10"), [UUID(int=1)], b"\0\xff", private=7)
+    rich = Rich(NOW, Decimal("1.10"), [UUID(int=1)], b"\0\xff", private=7, tags=frozenset("ab"))
     for step in (rich, Nested({"a": 1}), Nested({}), Part()):
         kind, fields = kinds.decode(kinds.encode(step))
         assert kind.read(fields) == step
@@ -213,6 +244,32 @@ def test_a_step_that_cannot_be_stored_says_which_and_why() -> None:
         kinds.encode(Rich(NOW, "1.10", [], b""))  # type: ignore[arg-type]
     with pytest.raises(EncodeError, match=r"Part\(\) is no step of this queue's tasks; its steps are Rich"):
         kinds.encode(Part())
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (Typed("5"), r"number: '5' is no int"),  # type: ignore[arg-type]
+        (Typed(True), r"number: True is no int"),
+        (Typed(5, None), r"text: None is no str"),  # type: ignore[arg-type]
+        (Typed(5, "x", "c"), r"choice: c not in literal"),  # type: ignore[arg-type]
+        (Typed("5", None), r"number: '5' is no int; text: None is no str"),  # type: ignore[arg-type]
+        (Typed(5, several=[1, "2"]), r"several\[1\]: '2' is no int"),  # type: ignore[list-item]
+    ],
+)
+def test_a_step_that_could_not_be_read_back_is_refused_where_it_is_made(step: Step, said: str) -> None:
+    kinds = catalogue(Typed)
+    with pytest.raises(EncodeError, match=rf"step Typed of task T cannot be stored, for it would not .*{said}.*; give"):
+        kinds.encode(step)
+
+
+@pytest.mark.parametrize("step", [Walk(Dog("rex", 7)), Walk(None, [Dog("rex", 7)])])
+def test_an_object_that_would_lose_what_its_class_adds_is_refused(step: Step) -> None:
+    kinds = catalogue(Walk)
+    with pytest.raises(EncodeError, match=r"Dog\(name='rex', bark=7\) would come back as the Animal that is declared"):
+        kinds.encode(step)
+    kind, fields = kinds.decode(kinds.encode(Walk(Animal("rex"))))
+    assert kind.read(fields) == Walk(Animal("rex"))
 
 
 def test_names_that_are_not_known_are_told_from_what_is_no_step() -> None:

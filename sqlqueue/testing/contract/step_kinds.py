@@ -125,6 +125,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], str]] = {
     "an odd object": (Odd, "step Answer returned <Odd whose repr fails with RuntimeError>; return Next.now"),
     "an odd step": (lambda: Next.now(cast(Any, Odd())), "<Odd whose repr fails with RuntimeError> is no step"),
     "an odd reason": (lambda: DeadLetter(cast(Any, OddText())), "what step Answer answered cannot be settled"),
+    "a number as text": (lambda: Next.now(Count(cast(Any, "17"))), "number: '17' is no int"),
     "a deep step": (lambda: Next.now(Anything(deep(100_000))), "step Anything of task Others cannot be stored as JSON"),
 }
 
