@@ -41,7 +41,8 @@ class Rules:
 
 @attrs.frozen
 class Verdict:
-    """A settlement and the name of its event; `problem` is worth an error in the log, `remark` a line."""
+    """A settlement and the name of its event; `problem` is worth an error in the log. `remark`: why, where the row does
+    not show it: what failed where it is tried again, or the reason for which it was dropped."""
 
     settlement: Settlement
     kind: str
@@ -168,4 +169,4 @@ def _retry(policy: RetryPolicy, attempt: int | None, error: BaseException, now: 
         problem = f"its retry policy failed, so the default one decided: {describe_error(failure)}"
     if after is None:
         return None
-    return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried", problem)
+    return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried", problem, describe_error(error))

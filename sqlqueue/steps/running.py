@@ -58,7 +58,7 @@ class StepRunner(Runner):
 
         An id is read where somebody asks for it: that of a UUID from text takes as long as its step's JSON.
         """
-        delivery = work.delivery
+        delivery, kind = work.delivery, None
         if self.notices.observers:
             delivery.id = self.id_of(delivery)
         try:
@@ -67,11 +67,9 @@ class StepRunner(Runner):
         except UnknownStep as unknown:
             return self._leave(work, unknown)
         except BaseException as error:  # noqa: BLE001 - a DecodeError, and what a class of the user's raises beside it
-            reason = describe_error(error)
-            log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), reason)
-            return Finished(work, _not_begun(spend(self.rules, reason)))
+            return self._unread(work, kind, error)
         work.rules = kind.rules
-        then = None if self.on_step is None else partial(self._tell, kind)
+        then = self._teller(kind)
         spent = spent_at_claim(kind.rules, delivery.attempt)
         if spent is not None:
             return Finished(work, _not_begun(spent), then=then)
@@ -87,6 +85,11 @@ class StepRunner(Runner):
             outcome = error
         seconds = perf_counter() - began
         return Finished(work, self._verdict(kind, delivery, outcome), seconds, then=then)
+
+    def _unread(self, work: Work, kind: Kind | None, error: BaseException) -> Finished:
+        reason = describe_error(error)
+        log.error("queue %s: task %s: %s", self.queue, self.id_of(work.delivery), reason)
+        return Finished(work, _not_begun(spend(self.rules, reason)), then=self._teller(kind))
 
     def _opened(self, delivery: Delivery) -> bool:
         """Whether the delivery's transaction is open; what kept it from that is told by who lends it."""
@@ -159,18 +162,21 @@ class StepRunner(Runner):
             exc_info=error,
         )
 
-    def _tell(self, kind: Kind, finished: Finished) -> None:
+    def _teller(self, kind: Kind | None) -> Callable[[Finished], None] | None:
+        return None if self.on_step is None else partial(self._tell, kind)
+
+    def _tell(self, kind: Kind | None, finished: Finished) -> None:
         assert self.on_step is not None
         delivery, verdict = finished.work.delivery, finished.verdict
         begun = verdict.settlement.begun
         run = StepRun(
             id=self.id_of(delivery),
-            task=kind.task,
-            step=kind.name,
+            task=None if kind is None else kind.task,
+            step=None if kind is None else kind.name,
             attempt=(delivery.attempt or 1) - (not begun),
             seconds=finished.seconds,
             outcome=verdict.kind,
-            error=verdict.settlement.error,
+            error=verdict.settlement.error or verdict.remark,
         )
         try:
             self.on_step(run)
