@@ -1,8 +1,10 @@
 """Which class a stored step is, and its JSON: `{"Task": {"Step": {"field": value}}}`, as pg_task writes it."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import attrs
 from cattrs import Converter, transform_error
@@ -24,13 +26,18 @@ class UnknownStep(SQLQueueError):  # noqa: N818 - no error of anybody's: others 
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """One step of one task: its class, its fields, how it settles and how it is read."""
+    """One step of one task: its class, its fields, how it settles and how it is read.
+
+    Of its only field, where it has one without a default: `bare_none`: whether that may be None; `bare_names`: the
+    names that an object has which it holds.
+    """
 
     task: str
     name: str
     step: type[Step]
     fields: tuple[str, ...]
     bare_none: bool
+    bare_names: frozenset[str]
     rules: Rules
     structure: Callable[[Any, Any], Any] = attrs.field(repr=False)
     prefix: str = attrs.field(init=False, repr=False)
@@ -52,24 +59,22 @@ class Kind:
     def made_of(self, stored: Any) -> Step:
         """The same, where what does not fit raises anything."""
         if len(self.fields) == 1 and self._is_bare(stored):
-            return self._of_bare(stored)
+            return self._of_fields({self.fields[0]: stored})
         if stored is not None and not isinstance(stored, dict):
             raise TypeError("it is no object of fields")
         return self._of_fields(stored or {})
 
     def _is_bare(self, stored: Any) -> bool:
-        """Whether this is the value of the only field, as Rust writes a struct of one unnamed one."""
+        """Whether this is the value of the only field, as Rust writes a struct of one unnamed one.
+
+        An object is that only where it is one of the class that the field declares: in a mapping any field would do,
+        and one that was renamed since would be run as data.
+        """
         if stored is None:
             return self.bare_none
-        return not isinstance(stored, dict) or (bool(stored) and self.fields[0] not in stored)
-
-    def _of_bare(self, stored: Any) -> Step:
-        try:
-            return self._of_fields({self.fields[0]: stored})
-        except Exception:
-            if not isinstance(stored, dict):
-                raise
-            return self._of_fields(stored)  # which says what field is missing, where that was meant
+        if not isinstance(stored, dict):
+            return True
+        return self.fields[0] not in stored and not self.bare_names.isdisjoint(stored)
 
     def _of_fields(self, fields: Mapping[str, Any]) -> Step:
         made: Step = self.structure(fields, self.step)
@@ -203,6 +208,17 @@ def _former(task: str, alias: str) -> tuple[str, str]:
     return (named, step) if dot else (task, step)
 
 
+def _names_within(declared: Any) -> frozenset[str]:
+    """The names of the fields of a class, or of those of a union; a mapping has none of its own."""
+    origin = get_origin(declared) or declared
+    if isinstance(origin, type) and attrs.has(origin):
+        return frozenset(field.name for field in attrs.fields(origin))
+    if isinstance(origin, type) and dataclasses.is_dataclass(origin):
+        return frozenset(field.name for field in dataclasses.fields(origin))
+    members = get_args(declared) if origin in (Union, UnionType) else ()
+    return frozenset(name for member in members for name in _names_within(member))
+
+
 def _kind(task: str, step: type[Step], converter: Converter) -> Kind:
     where = f"step {step.__name__} of task {task!r}"
     fields = attrs.fields(step)  # type: ignore[arg-type]  # checked to be attrs
@@ -212,12 +228,14 @@ def _kind(task: str, step: type[Step], converter: Converter) -> Kind:
         raise DeclarationError(
             f"{where}: its fields cannot be read back: {error}; annotate types that JsonCodec lists"
         ) from error
+    only = fields[0].type if len(fields) == 1 and fields[0].default is attrs.NOTHING else None
     return Kind(
         task=task,
         name=step.__name__,
         step=step,
         fields=tuple(field.name for field in fields),
-        bare_none=len(fields) == 1 and fields[0].default is attrs.NOTHING and takes_none(fields[0].type),
+        bare_none=only is not None and takes_none(only),
+        bare_names=_names_within(only),
         structure=structure,
         rules=Rules(
             max_attempts=step.retry_limit + 1,
