@@ -155,7 +155,8 @@ class TaskQueue:
     # -- look and mend ----------------------------------------------------------------------------------------
 
     def get(self, id: Any) -> StoredTask | None:
-        """The task of that id, None where there is none, or none any more."""
+        """The task of that id, or that was shown before, None where there is none, or none any more. `ValueError` for
+        what is no id."""
         with self.broker.pool.connection() as ours:
             return self._inspecting.get(ours, id)
 
@@ -175,14 +176,18 @@ class TaskQueue:
     ) -> int:
         """Clear the error of parked tasks, which then go on at their step with a fresh count; how many.
 
-        `ids`: one id or a list of them, None for all. `step`: only those parked at this step, a class or its name
-        (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left alone.
+        `ids`: one id or a list of them, or of `StoredTask`s, None for all. `step`: only those parked at this step, a
+        class or its name (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left
+        alone. Raises `ValueError` for what is no id or no step.
         """
         if ids is not None and (isinstance(ids, str | bytes) or not isinstance(ids, Iterable)):
             ids = [ids]
+        given = None if ids is None else builtins.list(ids)
         if step is not None:
-            ids = self._at(step, None if ids is None else builtins.list(ids), connection)
-        return self.queue.requeue(ids, connection=connection)
+            return self.queue.requeue(self._at(step, given, connection), connection=connection)
+        if given is not None:
+            given = [spelling for id in given for spelling in self._inspecting.spellings(id)]
+        return self.queue.requeue(given, connection=connection)
 
     def ddl(self) -> str:
         """The recommended table, index and, where consumers listen, triggers, as a script."""
@@ -195,17 +200,10 @@ class TaskQueue:
         if not kinds:
             known = ", ".join(f"{kind.task}.{kind.name}" for kind in self._catalogue)
             raise ValueError(f"step={step!r} is no step of these tasks; they are {known}")
-        decode = self.broker.dialect.decoder(self.queue.spec.id)
         if connection is not None:
-            found = self._inspecting.parked(self.broker.adopt(connection), kinds)
-        else:
-            with self.broker.pool.connection() as ours:
-                found = self._inspecting.parked(ours, kinds)
-        read = [id if decode is None else decode(id) for id in found]
-        if ids is None:
-            return read
-        wanted = {str(id) for id in ids}  # a UUID may be given as text
-        return [id for id in read if str(id) in wanted]
+            return self._inspecting.parked(self.broker.adopt(connection), kinds, ids)
+        with self.broker.pool.connection() as ours:
+            return self._inspecting.parked(ours, kinds, ids)
 
     @cached_property
     def _inspecting(self) -> Inspecting:
