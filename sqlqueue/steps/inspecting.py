@@ -1,6 +1,5 @@
 """Inspect: the tasks of a table as they stand."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -17,7 +16,7 @@ from sqlqueue.errors import DecodeError
 from sqlqueue.rows import decode_column
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
-from sqlqueue.steps.catalogue import Catalogue, UnknownStep, names_of
+from sqlqueue.steps.catalogue import Catalogue, UnknownStep, names_of, text_of
 from sqlqueue.steps.step import Step
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.words import Words, every
@@ -140,7 +139,7 @@ class Inspecting:
 
     def _is_one_of(self, stored: Any, kinds: Sequence[Any]) -> bool:
         try:
-            return self._catalogue.decode(_text(stored))[0] in kinds
+            return self._catalogue.decode(text_of(stored))[0] in kinds
         except (UnknownStep, DecodeError):
             return False
 
@@ -196,7 +195,7 @@ class Inspecting:
             column.field if column.role is None else column.role.value: _readable(decode, column, value)
             for column, decode, value in zip(self._columns, self._decoders, row, strict=True)
         }
-        stored = None if values["payload"] is None else _text(values["payload"])
+        stored = None if values["payload"] is None else text_of(values["payload"])
         task = name = step = None
         with suppress(UnknownStep, DecodeError):  # it is shown as far as it can be read
             task, name, fields = names_of(stored or "")
@@ -234,10 +233,3 @@ def _state(values: Mapping[str, Any], now: datetime) -> TaskState:
         return TaskState.RUNNING
     due: datetime | None = values["retry_after"]
     return TaskState.DUE if due is None or due <= now else TaskState.DELAYED
-
-
-def _text(stored: Any) -> str:
-    """A step as text, whichever type its column has; a driver may have read its JSON."""
-    if isinstance(stored, bytes | memoryview):
-        return bytes(stored).decode(errors="replace")
-    return stored if isinstance(stored, str) else json.dumps(stored, ensure_ascii=False)

@@ -14,6 +14,7 @@ from sqlqueue import Broker, DeclarationError, JsonCodec
 from sqlqueue.column import Role
 from sqlqueue.errors import DecodeError, EncodeError
 from sqlqueue.retry import Exponential
+from sqlqueue.settling import describe_error
 from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue, task_table
 from sqlqueue.steps.catalogue import Catalogue, UnknownStep
 from sqlqueue.strategies.stepping import MOST_LEFT, LeftAlone
@@ -150,6 +151,11 @@ class Nested(Step):
 
     def run(self, context: StepContext) -> Next:
         return Next.done()
+
+
+def read(kinds: Catalogue, stored: bytes) -> Step:
+    kind, fields = kinds.decode(stored)
+    return kind.read(fields)
 
 
 def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
@@ -291,6 +297,22 @@ def test_a_step_that_cannot_be_stored_says_which_and_why() -> None:
         kinds.encode(Rich(NOW, "1.10", [], b""))  # type: ignore[arg-type]
     with pytest.raises(EncodeError, match=r"Part\(\) is no step of this queue's tasks; its steps are Rich"):
         kinds.encode(Part())
+
+
+def test_what_does_not_decode_is_told_by_its_text_and_its_fields() -> None:
+    kinds = catalogue(Typed)
+    for stored, said in (
+        (b"n\xc3\xb6", "the step is no JSON (Expecting value: line 1 column 1 (char 0)): n\u00f6"),
+        (b'"x"', 'the step is not of the form {task: {step: fields}}: "x"'),
+        (
+            b'{"T": {"Typed": {"text": 5, "several": [1, "\xc3\xb6"]}}}',
+            'step Typed of task T does not decode from {"text": 5, "several": [1, "\u00f6"]}: number: it is missing; '
+            "text: 5 is no str; several[1]: '\u00f6' is no int",
+        ),
+    ):
+        with pytest.raises(DecodeError) as refused:
+            read(kinds, stored)
+        assert describe_error(refused.value) == f"sqlqueue.errors.DecodeError: {said}"
 
 
 @pytest.mark.parametrize(
