@@ -62,12 +62,14 @@ class TaskQueue:
         spec = _spec(table, schema)
         if notify:
             broker.dialect.check_channel(spec.full_name, None)
+        if on_step is not None and not callable(on_step):
+            raise DeclarationError(f"on_step={on_step!r:.200} cannot be called; give a function that takes a StepRun")
         self.queue: Queue = broker.queue(spec)
         self._id_of = partial(read_id, broker.dialect.decoder(spec.id))
         handler = make_handler(
             partial(run_step, self._catalogue, self._id_of),
             spec,
-            workers=workers,
+            workers=whole(workers, f"table {spec.name!r}: workers", 1),
             by_key=False,
             prefetch=0,
             batch=None,
@@ -80,7 +82,22 @@ class TaskQueue:
             poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
             reply_to=None,
         )
-        self.queue.register(self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step))
+        made = self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step)
+        self._check_alone()
+        self.queue.register(made)
+
+    def _check_alone(self) -> None:
+        for queue in self.broker.queues:
+            other = queue.registered
+            if queue.name == self.name and other is not None and other.stepping is not None:
+                raise DeclarationError(
+                    f"table {self.name!r} has a TaskQueue {other.name} already, and this one is of the tasks "
+                    f"{self._names}; make one TaskQueue with all of them"
+                )
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(task.name for task in self.tasks)
 
     def _stepping(
         self,
@@ -102,7 +119,7 @@ class TaskQueue:
         stepping = Stepping(updated_at=updated_at, adopt_after=after)
         return attrs.evolve(
             handler,
-            name=f"of the tasks {', '.join(task.name for task in self.tasks)}",
+            name=f"of the tasks {self._names}",
             kind=bytes,
             stepping=stepping,
             runner=partial(

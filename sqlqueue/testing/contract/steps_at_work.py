@@ -352,7 +352,7 @@ class StepsAtWorkContract(StepsBase):
 
     def test_a_second_queue_on_the_table_is_refused(self, broker: Broker) -> None:
         TaskQueue(broker, [GREETER])
-        with pytest.raises(DeclarationError, match=r"of the tasks Others is its second handler beside of the tasks"):
+        with pytest.raises(DeclarationError, match=r"of the tasks Greeter already, .*; make one TaskQueue"):
             TaskQueue(broker, [OTHERS], table=task_table())
 
     def test_a_parked_task_is_no_one_elses_trouble(self, broker: Broker, world: World, database: Database) -> None:
