@@ -26,7 +26,7 @@ from sqlqueue.strategies.locking import HELD, NOT_HELD, NOT_HELD_NOW, candidates
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look
 from sqlqueue.strategies.settling import Settling, told
-from sqlqueue.strategies.waiting import unless_passed_over
+from sqlqueue.strategies.waiting import in_key_order
 from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
@@ -64,8 +64,11 @@ class Advisory:
         self._reading = Reading(words, columns)
         self._group = group
         number = dialect.number_of(words.lock_key())
-        passing = [unless_passed_over(words)] if by_key else []
-        rows, take = partial(candidates, words, number, most), partial(claim_of, words, self._reading, most)
+        passing = in_key_order(words) if by_key else []
+        rows, take = (
+            partial(candidates, words, number, most),
+            partial(claim_of, words, self._reading, most, by_key=by_key),
+        )
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
         scan = partial(InOrder, words, self._reading, rows=rows, by_key=by_key)
         self._near = scan(name="claim by advisory lock", take=take(capped=cap is not None), free=passing)

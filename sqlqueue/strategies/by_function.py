@@ -28,7 +28,7 @@ from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.settling import Calls, Settling, changed_nothing
 from sqlqueue.strategies.taking import take
-from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
+from sqlqueue.strategies.waiting import found_in_one_walk, in_key_order, waiting, waiting_rows
 from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
@@ -112,7 +112,7 @@ class ByFunction:
         self._keys = HeldKeys(lock, unlock)
         self._reading = Reading(words, columns)
         self._group = group
-        key, passed = words.lock_key(), [unless_passed_over(words)] if by_key else []
+        key, passed = words.lock_key(), in_key_order(words) if by_key else []
         free = [fill("NOT {held}", {"held": words.dialect.any_of(KEY, key, "tried_keys")}), *passed]
         nearest = min(max(LEAST, 2 * held), WINDOWS[-1])
         self._finds = [(nearest, _find(words, key, nearest, "find by advisory lock", passed))]
