@@ -7,7 +7,7 @@ import attrs
 
 from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
-from sqlqueue.spec import ColumnSpec, TableSpec, default_of
+from sqlqueue.spec import ColumnSpec, TableSpec, default_of, makes_default
 
 #: Roles that a row begins anew with wherever it goes.
 AFRESH = (
@@ -103,7 +103,7 @@ def _has_own_value(column: ColumnSpec, destination: Destination) -> bool:
         return column.role in SET_AFRESH and not (column.role is Role.RETRY_AFTER and column.optional)
     if column.role is Role.GROUP:
         return destination.group is not None
-    return default_of(column) not in (None, attrs.NOTHING)
+    return makes_default(column) or default_of(column) not in (None, attrs.NOTHING)
 
 
 def _check_types(source: TableSpec, destination: Destination, theirs: ColumnSpec, own: ColumnSpec) -> None:

@@ -14,7 +14,7 @@ from sqlqueue.outcome import DeadLetter, Retry
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown, stored
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, Stranger, check_unheld, held_by
-from sqlqueue.testing.contract.tables import CountedJob, DeadJob, DeadOrder, FullJob, KeptDeadJob, Order
+from sqlqueue.testing.contract.tables import CountedJob, DeadJob, DeadOrder, FullJob, KeptDeadJob, Order, TokenDeadJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
 
@@ -110,6 +110,20 @@ class DeadLettersContract(Contract):
         database.execute("INSERT INTO counted_jobs (id, payload) VALUES (77, '1')")
         drain(broker)
         assert shown(database, broker.queue(KeptDeadJob), "id", "payload") == [(77, "1")]
+        assert shown(database, queue, "id") == []
+
+    @pytest.mark.parametrize("batch", [None, 3], ids=["single", "batch"])
+    def test_a_default_that_a_function_makes_is_made_for_each_row(
+        self, database: Database, broker: Broker, strategy: str, batch: int | None
+    ) -> None:
+        queue = created(broker, held_by(strategy, CountedJob))
+        queue.handler(dead_letter=TokenDeadJob, batch=batch)(raised)
+        broker.create_tables()
+        queue.enqueue_many(range(5))
+        assert drain(broker).settled == 5
+        moved = shown(database, broker.queue(TokenDeadJob), "payload", "token")
+        assert sorted(payload for payload, _ in moved) == [str(number) for number in range(5)]
+        assert len({token for _, token in moved}) == 5
         assert shown(database, queue, "id") == []
 
     def test_a_row_without_a_payload_goes_by_the_names_of_its_columns(

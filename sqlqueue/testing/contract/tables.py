@@ -1,6 +1,9 @@
 """The tables of the suite: rows are written by us and, in plain SQL, by other programs."""
 
+import itertools
 from datetime import datetime
+
+import attrs
 
 from sqlqueue import column
 from sqlqueue.table import table
@@ -170,6 +173,19 @@ class KeptDeadJob:
     id: int = column.id()
     locked_until: datetime | None = column.lease()
     payload: str | None = column.payload()
+
+
+TOKENS = itertools.count(1)
+
+
+@table("token_dead_jobs")
+class TokenDeadJob:
+    """Gives each row that comes a token of its own."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()
+    token: str = attrs.field(factory=lambda: f"T-{next(TOKENS)}")
 
 
 @table("dead_orders")
