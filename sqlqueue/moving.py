@@ -141,7 +141,9 @@ class _Default:
 
 def _defaults(words: Words, found: Sequence[Match]) -> Mapping[str, _Default]:
     """By field, those that a move needs."""
-    needed = [match.column for match in found if match.source is None and match.column.role not in GIVEN]
+    needed = [
+        match.column for match in found if match.may_lack or (match.source is None and match.column.role not in GIVEN)
+    ]
     return {
         column.field: _Default(column, DEFAULT.replace("{number}", str(number)), words.dialect.encoder(column))
         for number, column in enumerate(needed)
@@ -153,7 +155,9 @@ def _value(
 ) -> _Value:
     column = match.column
     if match.source is not None:
-        return _Value(column, words.qualified(match.source), of_row=True)
+        own = words.qualified(match.source)
+        expression = f"COALESCE({own}, :{defaults[column.field].name})" if match.may_lack else own
+        return _Value(column, expression, of_row=True)
     if column.role is Role.HEADERS:
         return _Value(column, words.given("headers", singly=single), of_row=not single)
     theirs = attrs.evolve(words, spec=destination.spec)

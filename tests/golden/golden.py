@@ -38,6 +38,8 @@ from sqlqueue.testing.contract.tables import (
     KeptDeadJob,
     KeptJob,
     KeyedJob,
+    NotedDeadJob,
+    NotedJob,
     RawJob,
     TokenDeadJob,
 )
@@ -113,6 +115,7 @@ CASES = (
     Case("dead_letter_group_lease", FullJob, group="mail", dead_letter="failed"),
     Case("dead_letter_table_lease", FullJob, group="mail", dead_letter=DeadJob),
     Case("dead_letter_table_with_ids", Job, dead_letter=KeptDeadJob),
+    Case("dead_letter_table_with_defaults", NotedJob, dead_letter=NotedDeadJob),
     Case("dead_letter_table_with_tokens", Job, dead_letter=TokenDeadJob),
     Case(
         "dead_letter_table_by_function",
