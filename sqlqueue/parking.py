@@ -1,7 +1,7 @@
 """For operators: the rows that were parked, and how they are put back to work."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -168,6 +168,10 @@ class HasParkedRows:
     def _open(self) -> None:
         raise NotImplementedError
 
+    @property
+    def _wake(self) -> Callable[[], None]:
+        raise NotImplementedError
+
     def parked(self, *, limit: int = 100) -> Sequence[ParkedRow]:
         """The first `limit` parked rows, by id, with their messages as the queue's handler takes them.
 
@@ -191,11 +195,13 @@ class HasParkedRows:
         here = Destination(self.spec, self.group)
         calls = [self._parking().requeue(ids), *self.broker.notifications(here)]
         if connection is not None:
-            return len(self.broker.adopt(connection).run(calls)[0])
+            count = len(self.broker.adopt(connection).run(calls)[0])
+            self.broker.wake_after_commit(connection, self._wake)
+            return count
         with self.broker.pool.connection() as ours:
             count = len(ours.run(calls)[0])
         log.info("queue %s: %d parked rows were put back to work", self.name, count)
-        self.broker.wake(here)
+        self._wake()
         return count
 
     def _parking(self) -> Parking:

@@ -101,7 +101,7 @@ class Queue(HasParkedRows):
     def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
         """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
 
-        All are inserted or none. `connection` as in `enqueue`.
+        All are inserted or none. `connection` as in `enqueue`; all messages are then read before the first statement.
         """
         self._open()
         if connection is not None:

@@ -257,14 +257,17 @@ def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
             raise DeclarationError(f"{where}: {{{name}}} names no field; name one of {', '.join(sorted(fields))}")
 
 
+def makes_default(spec: ColumnSpec) -> bool:
+    """Whether a function makes its default, for each row anew."""
+    return isinstance(spec.default, attrs.Factory)  # type: ignore[arg-type]
+
+
 def default_of(spec: ColumnSpec) -> Any:
     """The value of a field that a row in the making does not name, or `attrs.NOTHING`."""
     default = spec.default
     if default is attrs.NOTHING and spec.role is not None:
         default = DEFAULTS.get(spec.role, attrs.NOTHING)
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        return default.factory()
-    return default
+    return default.factory() if makes_default(spec) else default
 
 
 def spec_of(declared: "type | TableSpec") -> TableSpec:

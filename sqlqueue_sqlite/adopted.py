@@ -60,8 +60,9 @@ class AdoptedConnection:
         then: Sequence[Call] = (),
     ) -> int:
         """Insert all rows, encoded and in the order of the insert's parameters, or none."""
+        made = list(rows)  # by the caller, whose own connection it still is
         with self._cursor() as cursor:
-            return self._join(cursor, partial(insert_all, cursor, insert, list(rows), then), writes=True, atomic=False)
+            return self._join(cursor, partial(insert_all, cursor, insert, made, then), writes=True, atomic=False)
 
     @contextmanager
     def _cursor(self) -> Iterator[sqlite3.Cursor]:

@@ -11,7 +11,6 @@ import attrs
 from sqlqueue.consumer.notices import Notices
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DecodeError
-from sqlqueue.handler import Handler
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.rows import Reader
 from sqlqueue.settling import ACKNOWLEDGED, Rules, Verdict, decide, spent_at_claim
@@ -114,11 +113,3 @@ class Runner:
             log.error("queue %s: row %r: %s", self.queue, delivery.claim.id, error)
         else:
             log.error("queue %s: row %r: the handler failed", self.queue, delivery.claim.id, exc_info=error)
-
-
-def caller(handler: Handler) -> Callable[[Any, Any], Any]:
-    """The handler's function as one that always takes the delivery, or the deliveries of a batch."""
-    function = handler.function
-    if handler.takes_delivery:
-        return function
-    return lambda message, _: function(message)

@@ -9,6 +9,7 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.connection import Connection
+from sqlqueue.consumer.answers import answer, answers
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import TransactionError
 from sqlqueue.handler import FORM, signature_of
@@ -63,7 +64,7 @@ class Skipping:
         if record is not None and record.processed:
             return self._skip(delivery, record)
         try:
-            outcome = call(message, delivery)
+            outcome = answer(call(message, delivery))
         except Drop:
             self._mark([(delivery, record)])
             raise
@@ -91,18 +92,18 @@ class Skipping:
     ) -> Sequence[Any]:
         """An outcome for each of the places. An error is one of these messages only: those skipped are done."""
         try:
-            answer = call([messages[place] for place in places], [deliveries[place] for place in places])
+            returned = answers(call([messages[place] for place in places], [deliveries[place] for place in places]))
         except Exception as error:  # noqa: BLE001 - around the handler, which may raise anything
             return [error] * len(places)
-        if answer is None:
+        if returned is None:
             return [None] * len(places)
-        if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != len(places):
+        if not isinstance(returned, Sequence) or isinstance(returned, str | bytes) or len(returned) != len(places):
             refusal = ValueError(
-                f"the handler returned {answer!r:.200} for its batch of {len(places)} rows; return None, or a list "
+                f"the handler returned {returned!r:.200} for its batch of {len(places)} rows; return None, or a list "
                 "with one outcome per row"
             )
             return [refusal] * len(places)
-        return answer
+        return returned
 
     def _skip(self, delivery: Delivery, record: Record) -> None:
         log.info(

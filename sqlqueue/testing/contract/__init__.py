@@ -15,6 +15,7 @@
     class TestTokens(contract.TokensContract): ...
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
+    class TestAnswers(contract.AnswersContract): ...
     class TestTransactional(contract.TransactionalContract): ...
     class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
     class TestPolicies(contract.PoliciesContract): ...
@@ -62,6 +63,7 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
 from sqlqueue.testing.contract.advisory import AdvisoryContract
+from sqlqueue.testing.contract.answers import AnswersContract
 from sqlqueue.testing.contract.batch_outcomes import BatchOutcomesContract
 from sqlqueue.testing.contract.batch_replies import BatchRepliesContract
 from sqlqueue.testing.contract.batches import BatchesContract
@@ -105,6 +107,7 @@ from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkCon
 
 __all__ = [
     "AdvisoryContract",
+    "AnswersContract",
     "BatchOutcomesContract",
     "BatchRepliesContract",
     "BatchesContract",

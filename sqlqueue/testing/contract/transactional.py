@@ -14,7 +14,7 @@ from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown
 from sqlqueue.testing.contract.holding import Stranger, check_unheld, held_by
-from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job
+from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
 
@@ -139,6 +139,23 @@ class TransactionalContract(WithNotes):
             recorder.wait_for("acknowledged", count=2)
         assert begun == ["for one"]
         assert shown(database, mails, "id") == []
+
+    def test_so_does_a_requeue(self, open_broker: OpenBroker, strategy: str) -> None:
+        broker = open_broker()
+        jobs, mails = created(broker, held_by(strategy, Job)), created(broker, held_by(strategy, KeptJob))
+        outcomes: list[Any] = [DeadLetter("no"), None]
+        mails.handler(lambda message: outcomes.pop(0))
+
+        @jobs.handler(transactional=True)
+        def handle(message: str, delivery: Delivery) -> None:
+            assert mails.requeue(connection=delivery.connection) == 1
+
+        with Consumer(broker, observers=[recorder := Recorder()]):
+            mails.enqueue("x")
+            recorder.wait_for("parked")
+            recorder.wait_for("looked", where=lambda event: event.queue == mails.name)
+            jobs.enqueue("y")
+            recorder.wait_for("acknowledged", count=2)
 
     @pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
     def test_a_handler_that_ends_the_transaction_itself_is_caught(
