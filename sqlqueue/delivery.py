@@ -1,6 +1,6 @@
 """What a handler may know of the row that it works on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ class Delivery:
     _connection: Any = attrs.field(default=None, repr=False)
     _over: bool = attrs.field(default=False, repr=False)
     _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
+    _told: "tuple[WhenProcessed, ...]" = attrs.field(default=(), repr=False)
 
     @property
     def connection(self) -> Any:
@@ -67,6 +68,19 @@ class Delivery:
         """Take the connection back."""
         self._connection, self._opener, self._over = None, None, True
 
+    def when_processed(self, call: "WhenProcessed") -> None:
+        """Have `call` called once the message is processed: acknowledged or dropped, with its replies confirmed.
+
+        That is before the row is settled, in the handler's transaction where it has one; behind the settlement where
+        that undoes the transaction. It is called once for those of a batch that ask for the same.
+        """
+        self._told += (call,)
+
+    @property
+    def asked(self) -> bool:
+        """Whether anybody is to be told once it is processed."""
+        return bool(self._told)
+
     @property
     def attempt(self) -> int | None:
         return self.claim.attempt
@@ -85,3 +99,17 @@ class Delivery:
     def lose(self) -> None:
         """Note that the row belongs to somebody else now."""
         self._lost = True
+
+
+#: Told of deliveries that are processed; it raises nothing.
+WhenProcessed = Callable[[Sequence[Delivery]], None]
+
+
+def tell_processed(deliveries: Sequence[Delivery]) -> None:
+    """Call what was to be called once these are processed."""
+    asked: dict[WhenProcessed, list[Delivery]] = {}
+    for delivery in deliveries:
+        for call in delivery._told:
+            asked.setdefault(call, []).append(delivery)
+    for call, of in asked.items():
+        call(of)

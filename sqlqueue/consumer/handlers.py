@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from sqlqueue.consumer.notices import Notices
-from sqlqueue.delivery import Delivery
+from sqlqueue.delivery import Delivery, tell_processed
 from sqlqueue.errors import DecodeError
 from sqlqueue.handler import Handler
 from sqlqueue.outcome import DeadLetter, Drop, Retry
@@ -88,9 +88,13 @@ class Runner:
             outcome = error
             self._log(delivery, error)
         seconds = perf_counter() - began
-        if outcome is None:
-            return Finished(work, ACKNOWLEDGED, seconds)
-        return Finished(work, self._decide(delivery, outcome), seconds)
+        verdict = ACKNOWLEDGED if outcome is None else self._decide(delivery, outcome)
+        if not (delivery.asked and verdict.processed):
+            return Finished(work, verdict, seconds)
+        if delivery.opened and not verdict.settlement.keeps:  # what is written now would be undone
+            return Finished(work, verdict, seconds, then=_tell_processed)
+        tell_processed([delivery])
+        return Finished(work, verdict, seconds)
 
     def _decide(self, delivery: Delivery, outcome: Any) -> Verdict:
         if not isinstance(outcome, BaseException) and not self._warned:
@@ -114,6 +118,11 @@ class Runner:
             log.error("queue %s: row %r: %s", self.queue, delivery.claim.id, error)
         else:
             log.error("queue %s: row %r: the handler failed", self.queue, delivery.claim.id, exc_info=error)
+
+
+def _tell_processed(finished: Finished) -> None:
+    if finished.verdict.processed:  # else its settlement was refused, and it was settled otherwise
+        tell_processed([finished.work.delivery])
 
 
 def caller(handler: Handler) -> Callable[[Any, Any], Any]:
