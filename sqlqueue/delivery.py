@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from sqlqueue.errors import TransactionError
+from sqlqueue.headers import RECORD_HEADER
 from sqlqueue.strategies.base import Claim
 
 
@@ -28,6 +29,7 @@ class Delivery:
     _connection: Any = attrs.field(default=None, repr=False)
     _over: bool = attrs.field(default=False, repr=False)
     _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
+    _kept_back: tuple[str, ...] = attrs.field(default=(), repr=False)
     _told: "tuple[WhenProcessed, ...]" = attrs.field(default=(), repr=False)
 
     @property
@@ -75,6 +77,21 @@ class Delivery:
         that undoes the transaction. It is called once for those of a batch that ask for the same.
         """
         self._told += (call,)
+
+    def keep_back(self, header: str) -> None:
+        """Let no reply have this header of the message, for it is about the message alone; not even one that copies
+        its headers."""
+        self._kept_back += (header,)
+
+    def headers_of_reply(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The headers of a reply that gives itself these: the message's beside them, but for what is about that
+        alone."""
+        inherited = {name: value for name, value in self.headers.items() if name != RECORD_HEADER}
+        headers = {**inherited, **own}
+        for name in self._kept_back:
+            if name in headers and headers[name] == self.headers.get(name):
+                del headers[name]
+        return headers
 
     @property
     def asked(self) -> bool:

@@ -43,11 +43,11 @@ def relay(
     """
     one = _raw if queue.spec.has(Role.PAYLOAD) else _row(queue.spec, queue.broker.codec)
 
-    def forward(message: Any, delivery: Delivery) -> OutgoingMessage:
-        return OutgoingMessage(payload=one(message), destination=destination)
+    def forward(message: Any, delivery: Delivery) -> OutgoingMessage:  # with all headers: it is no reply, but the same
+        return OutgoingMessage(payload=one(message), destination=destination, headers=delivery.headers)
 
     def forward_all(messages: Any, deliveries: list[Delivery]) -> list[OutgoingMessage]:
-        return [OutgoingMessage(payload=one(message), destination=destination) for message in messages]
+        return [forward(message, delivery) for message, delivery in zip(messages, deliveries, strict=True)]
 
     function: Callable[..., Any] = forward if batch is None else forward_all
     if queue.spec.has(Role.PAYLOAD):  # the annotation that asks for it undecoded

@@ -132,6 +132,7 @@ class Skipping:
 
     def _ids(self, delivery: Delivery) -> Iterator[Any]:
         """The id of the delivery's record, or none."""
+        delivery.keep_back(self.header)
         text = delivery.headers.get(self.header)
         if text is None or (self.name is not None and self.name not in self.names):
             return

@@ -9,6 +9,7 @@ from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import whole
+from sqlqueue.headers import RECORD_HEADER
 from sqlqueue.publisher import Publisher
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.pruning import prune
@@ -22,9 +23,6 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement
 
 log = logging.getLogger("sqlqueue")
-
-#: The header that carries a record's id.
-RECORD_HEADER = "outbox-record"
 
 
 class Tracking:

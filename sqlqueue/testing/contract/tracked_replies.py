@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from sqlqueue.broker import Broker
+from sqlqueue.delivery import Delivery
 from sqlqueue.outcome import Drop
 from sqlqueue.publisher import OutgoingMessage
-from sqlqueue.relay import MemoryPublisher
+from sqlqueue.relay import MemoryPublisher, relay
 from sqlqueue.relay.records import Records
-from sqlqueue.testing.contract.harness import Contract, Database, shown
-from sqlqueue.testing.contract.tracked import processed
+from sqlqueue.testing.contract.harness import Contract, Database, created, shown
+from sqlqueue.testing.contract.tables import KeptJob
+from sqlqueue.testing.contract.tracked import arrive, message, processed
 from sqlqueue.testing.contract.tracked_handlers import set_up
 from sqlqueue.testing.drain import drain
 
@@ -96,3 +98,40 @@ class TrackedRepliesContract(Contract):
         bus.fail(OSError("away"), times=2)
         drain(broker)
         assert (processed(database), bus.messages) == ([], [])
+
+    @pytest.mark.parametrize("header", ["outbox-record", "shop-record"])
+    @pytest.mark.parametrize("copied", [False, True], ids=["inherited", "copied"])
+    def test_a_reply_names_no_record_of_what_it_answers_to(
+        self, broker: Broker, bus: Looking, header: str, copied: bool
+    ) -> None:
+        """Its consumer would take it for a message that it has seen."""
+        tracking, queue = set_up(broker, "lease", "x", header=header)
+        read: list[str] = []
+
+        @queue.handler(reply_to=bus)
+        @tracking.consumer
+        def work(text: str, delivery: Delivery) -> Any:
+            read.append(delivery.headers[header])
+            return [b"1", OutgoingMessage(payload=b"2", headers={**delivery.headers, "n": "2"}) if copied else b"2"]
+
+        drain(broker)
+        assert read == ["1"]
+        assert [dict(one.headers) for one in bus.messages] == [{}, {"n": "2"} if copied else {}]
+
+    def test_nor_do_replies_of_a_handler_that_is_not_tracked(self, broker: Broker) -> None:
+        """The first of them would have the others skipped."""
+        queue, bus = created(broker, KeptJob), MemoryPublisher("bus")
+        queue.handler(reply_to=bus)(lambda text: [b"1", b"2"])
+        arrive(queue, message(headers={"outbox-record": "1", "trace": "b7"}))
+        drain(broker)
+        assert [dict(one.headers) for one in bus.messages] == [{"trace": "b7"}] * 2
+
+    @pytest.mark.parametrize("batch", [None, 10], ids=["singly", "batches"])
+    def test_a_relay_hands_the_record_on_with_its_message(
+        self, broker: Broker, bus: Looking, batch: int | None
+    ) -> None:
+        """It is the same message, which its consumer has yet to process."""
+        _, queue = set_up(broker, "lease", "x")
+        relay(queue, to=bus, batch=batch)
+        drain(broker)
+        assert [one.headers for one in bus.messages] == [{"outbox-record": "1"}]
