@@ -10,14 +10,17 @@ import attrs
 
 from sqlqueue.consumer.notices import Notices
 from sqlqueue.delivery import Delivery, tell_processed
-from sqlqueue.errors import DecodeError
+from sqlqueue.errors import DecodeError, PublishError
 from sqlqueue.handler import Handler
 from sqlqueue.outcome import DeadLetter, Drop, Retry
+from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.rows import Reader
 from sqlqueue.settling import ACKNOWLEDGED, Rules, Verdict, decide, spent_at_claim
 from sqlqueue.strategies.base import RELEASE
 
 log = logging.getLogger("sqlqueue")
+
+UNSENT = "the handler returned an outgoing message, and nothing publishes it; register it with handler(reply_to=…)"
 
 #: A handler that was stopped by one of these did not fail: its row goes back.
 STOPS = (KeyboardInterrupt, SystemExit)
@@ -97,6 +100,9 @@ class Runner:
         return Finished(work, verdict, seconds)
 
     def _decide(self, delivery: Delivery, outcome: Any) -> Verdict:
+        if _unsent(outcome):
+            outcome = PublishError(UNSENT)
+            self._log(delivery, outcome)
         if not isinstance(outcome, BaseException) and not self._warned:
             self._warned = True
             log.warning(
@@ -118,6 +124,12 @@ class Runner:
             log.error("queue %s: row %r: %s", self.queue, delivery.claim.id, error)
         else:
             log.error("queue %s: row %r: the handler failed", self.queue, delivery.claim.id, exc_info=error)
+
+
+def _unsent(outcome: Any) -> bool:
+    """Whether a handler that nothing publishes for returned messages."""
+    parts = outcome if isinstance(outcome, list | tuple) else (outcome,)
+    return any(isinstance(part, OutgoingMessage) for part in parts)
 
 
 def _tell_processed(finished: Finished) -> None:
