@@ -174,7 +174,7 @@ def test_the_name_has_neither_user_nor_password() -> None:
     [
         ("nats://hush@host/?subject=orders", "has the option 'subject'; there are: cafile, certfile, keyfile, timeout"),
         ("nats://hush@host/?timeout=-1", "NATSPublisher(timeout=-1.0): give seconds above 0"),
-        ("nats://hush@host:0/", "has the port '0', which is not in 1 to 65535"),
+        ("nats://hush@host:0/", "has a port that is not in 1 to 65535"),
     ],
 )
 def test_a_url_that_cannot_be_one_is_refused_without_its_password(url: str, said: str) -> None:
