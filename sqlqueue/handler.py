@@ -87,13 +87,16 @@ def some_seconds(value: Any, what: str, effect: str) -> float:
     return taken
 
 
-def check_publisher(given: Any) -> None:
-    """`DeclarationError` for what nothing can be published with."""
-    if not all(callable(getattr(given, name, None)) for name in ("publish", "close")):
+def publisher_of(given: Any, opened: Callable[[str], Publisher], what: str) -> Publisher:
+    """A publisher, or the one to its URL, by `opened`; `DeclarationError` for what nothing can be published with."""
+    publisher: Publisher = opened(given) if isinstance(given, str) else given
+    can = all(callable(getattr(publisher, name, None)) for name in ("publish", "close"))
+    if not can or isinstance(publisher, type):
         raise DeclarationError(
-            f"reply_to={given!r} is no publisher; give a URL, or an object with publish(messages) and close(), which a "
+            f"{what}={given!r} is no publisher; give a URL, or an object with publish(messages) and close(), which a "
             "queue has as sqlqueue.relay.QueuePublisher(queue)"
         )
+    return publisher
 
 
 def refuse_transactional_batch(batch: Any, transactional: Any) -> None:

@@ -13,7 +13,7 @@ from sqlqueue.column import Role
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, check_publisher, make_handler, refuse_transactional_batch
+from sqlqueue.handler import Handler, make_handler, publisher_of, refuse_transactional_batch
 from sqlqueue.parking import HasParkedRows
 from sqlqueue.producing import RowMaker
 from sqlqueue.publisher import Publisher
@@ -245,7 +245,7 @@ class Queue(HasParkedRows):
         """
         refuse_transactional_batch(batch, transactional)
         if reply_to is not None:
-            check_publisher(self.broker.publisher(reply_to) if isinstance(reply_to, str) else reply_to)
+            publisher_of(reply_to, self.broker.publisher, "reply_to")
 
         def register(function: Any) -> Any:
             made = make_handler(

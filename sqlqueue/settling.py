@@ -48,6 +48,11 @@ class Verdict:
     problem: str | None = None
     remark: str | None = None
 
+    @property
+    def processed(self) -> bool:
+        """Whether the handler is done with the row: it acknowledged it, or dropped it by its own word."""
+        return self.settlement.move is Move.FINISH and self.problem is None
+
 
 ACKNOWLEDGED = Verdict(ACKNOWLEDGE, "acknowledged")
 

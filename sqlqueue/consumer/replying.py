@@ -104,7 +104,7 @@ class Replies:
             destination=reply.destination,
             id=_text_of_id(delivery.id) + suffix if reply.id is None else reply.id,
             key=_text_of_key(delivery.key) if reply.key is None else reply.key,
-            headers={**delivery.headers, **reply.headers},
+            headers=delivery.headers_of_reply(reply.headers),
         )
 
 

@@ -9,6 +9,7 @@ from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import whole
+from sqlqueue.headers import RECORD_HEADER
 from sqlqueue.publisher import Publisher
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.pruning import prune
@@ -22,9 +23,6 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement
 
 log = logging.getLogger("sqlqueue")
-
-#: The header that carries a record's id.
-RECORD_HEADER = "outbox-record"
 
 
 class Tracking:
@@ -110,7 +108,7 @@ class Tracking:
     def consumer(self, *, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[[Any, Any], Any]]: ...
     def consumer(self, function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
         """A queue's handler that runs `function` unless the message's record is processed, and marks the record where
-        the outcome is an acknowledgement or `Drop`.
+        the outcome is an acknowledgement, with its replies confirmed, or `Drop`.
 
         The record is named by the delivery's headers; a message without one that can be found, or of a name that is not
         tracked, is handled as if there were no tracking. `name`: the destination under which the messages come; records

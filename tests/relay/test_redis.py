@@ -104,7 +104,7 @@ def test_settings_stand_in_the_url() -> None:
         ("redis://:hush@host/?timeout=0", "RedisPublisher(timeout=0.0): give seconds above 0"),
         ("redis://:hush@host/?timeout=soon", "has timeout='soon', which is no number"),
         ("redis://:hush@host/?stream=a&stream=b", "has the option 'stream' twice"),
-        ("redis://:hush@host:99999/", "has the port '99999', which is not in 1 to 65535"),
+        ("redis://:hush@host:99999/", "has a port that is not in 1 to 65535"),
         ("redis://:hush@a,b/", "names 2 hosts; this publisher takes one"),
         ("redis:", "'redis' begins no URL; write scheme://host"),
     ],

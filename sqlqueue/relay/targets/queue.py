@@ -91,7 +91,7 @@ class QueuePublisher:
         if self._id_field is not None:
             fields[self._id_field] = message.id
         elif message.id is not None:
-            headers.setdefault(ID_HEADER, message.id)
+            headers[ID_HEADER] = message.id  # not that of an earlier hop
         return queue.insertion(
             message.payload,
             key=None if key is None or message.key is None else KEYS.get(key.type, str)(message.key),

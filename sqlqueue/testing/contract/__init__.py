@@ -42,6 +42,7 @@
     class TestPool(contract.PoolContract): ...
     class TestTracking(contract.TrackingContract): ...
     class TestTrackedHandlers(contract.TrackedHandlersContract): ...
+    class TestTrackedReplies(contract.TrackedRepliesContract): ...
     class TestRepublish(contract.RepublishContract): ...
     class TestPruning(contract.PruningContract): ...
     class TestSteps(contract.StepsContract): ...
@@ -101,6 +102,7 @@ from sqlqueue.testing.contract.steps import StepsContract
 from sqlqueue.testing.contract.steps_at_work import StepsAtWorkContract
 from sqlqueue.testing.contract.tokens import TokensContract
 from sqlqueue.testing.contract.tracked_handlers import TrackedHandlersContract
+from sqlqueue.testing.contract.tracked_replies import TrackedRepliesContract
 from sqlqueue.testing.contract.tracking import TrackingContract
 from sqlqueue.testing.contract.transactional import TransactionalContract
 from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkContract
@@ -152,6 +154,7 @@ __all__ = [
     "StepsContract",
     "TokensContract",
     "TrackedHandlersContract",
+    "TrackedRepliesContract",
     "TrackingContract",
     "TransactionalContract",
     "TransactionsAtWorkContract",

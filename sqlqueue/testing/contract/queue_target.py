@@ -66,6 +66,12 @@ class QueueTargetContract(Contract):
         publisher.publish([message(b'"again"', id="2"), message(id="3")])
         assert shown(database, queue, "id", "payload") == [(str(id), '"x"') for id in (1, 2, 3)]
 
+    def test_the_header_is_that_of_the_last_hop(self, database: Database, broker: Broker) -> None:
+        """Else all that were made of one event would look like it, and be skipped."""
+        queue = created(broker, FullJob, group="mail")
+        QueuePublisher(queue).publish([message(id=id, headers={"message-id": "1", "a": "b"}) for id in ("7", "8")])
+        assert shown(database, queue, "headers") == [({"message-id": id, "a": "b"},) for id in ("7", "8")]
+
     def test_a_field_of_ones_own_takes_the_id(self, database: Database, broker: Broker) -> None:
         queue = created(broker, FullJob, group="mail")
         QueuePublisher(queue, id_field="error").publish([message(id="7"), message(id="8")])
