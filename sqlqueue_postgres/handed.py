@@ -36,6 +36,7 @@ NO_LIMIT_OF_OURS = "SET LOCAL statement_timeout TO DEFAULT"
 
 ENDED = "it committed or rolled back its delivery's transaction itself, which is for its outcome to do"
 CLOSED = "it closed its delivery's connection"
+LOST = "its delivery's connection was lost"
 IN_USE = "a thread still uses its delivery's connection after it returned"
 
 
@@ -52,9 +53,9 @@ def say_opening(driver: Driver, begin: Begin | None) -> None:
 
 
 def problem_of(driver: Driver) -> str | None:
-    """What the handler did to its transaction, as far as the connection shows; the savepoint tells the rest."""
+    """What a handler did to its transaction by this connection, as far as that shows; the savepoint tells the rest."""
     if driver.closed:
-        return CLOSED
+        return LOST if driver.broken else CLOSED
     status = driver.pgconn.transaction_status
     if status == TransactionStatus.ACTIVE:
         return IN_USE
@@ -95,7 +96,7 @@ class Handed:
         it, so the connection is closed where it is in use."""
         free = self._connection.lock.acquire(blocking=False)
         try:
-            problem = problem_of(self._driver) if free else IN_USE
+            problem = problem_of(self._connection) if free else IN_USE
             if free:
                 self._connection.pgconn = _CUT_OFF
         finally:

@@ -16,6 +16,7 @@
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
     class TestTransactional(contract.TransactionalContract): ...
+    class TestTransactionEnds(contract.TransactionEndsContract): ...
     class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
     class TestPolicies(contract.PoliciesContract): ...
     class TestParked(contract.ParkedContract): ...
@@ -100,6 +101,7 @@ from sqlqueue.testing.contract.steps_at_work import StepsAtWorkContract
 from sqlqueue.testing.contract.tokens import TokensContract
 from sqlqueue.testing.contract.tracked_handlers import TrackedHandlersContract
 from sqlqueue.testing.contract.tracking import TrackingContract
+from sqlqueue.testing.contract.transaction_ends import TransactionEndsContract
 from sqlqueue.testing.contract.transactional import TransactionalContract
 from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkContract
 
@@ -150,6 +152,7 @@ __all__ = [
     "TokensContract",
     "TrackedHandlersContract",
     "TrackingContract",
+    "TransactionEndsContract",
     "TransactionalContract",
     "TransactionsAtWorkContract",
     "created",
