@@ -27,6 +27,7 @@ BEGINS = {
     "REPEATABLE READ": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "SERIALIZABLE": "BEGIN ISOLATION LEVEL SERIALIZABLE",
 }
+ROLLBACK = "ROLLBACK"
 COMMIT = "COMMIT"
 COMMIT_AND_CHAIN = "COMMIT AND CHAIN"
 
@@ -75,14 +76,21 @@ def together(
     return [cursor.fetchall() if call.statement.width else [] for cursor, call in zip(cursors, calls, strict=True)]
 
 
-def sent(driver: Driver, steps: Sequence[Step], within: Sequence[Words], alone: Sequence[Words]) -> list[list[Row]]:
+def sent(
+    driver: Driver,
+    steps: Sequence[Step],
+    within: Sequence[Words],
+    alone: Sequence[Words],
+    behind: Sequence[Words],
+) -> list[list[Row]]:
     """The steps in one round trip, without pipelines (libpq 13) in one each. A transaction that begins here begins with
-    `within`; where `alone` says how, calls outside of a transaction get one together."""
+    `within`; where `alone` says how, calls outside of a transaction get one together. `behind` follows the end of a
+    handler's part of a transaction."""
     calls: list[tuple[Call, Cursor]] = []
     commits: list[Cursor] = []
     try:
         with pipelined(driver) if psycopg.Pipeline.is_supported() else nullcontext():
-            _start_all(driver, _framed(driver, steps, alone), within, calls, commits)
+            _start_all(driver, _framed(driver, steps, alone, behind), within, calls, commits)
     except psycopg.Error as error:
         explain(error)
         if any(cursor.statusmessage for cursor in commits):
@@ -91,8 +99,10 @@ def sent(driver: Driver, steps: Sequence[Step], within: Sequence[Words], alone: 
     return [_fetched(call, cursor) for call, cursor in calls]
 
 
-def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> Iterator[Step | Sequence[Words]]:
-    """The steps, with a transaction around calls that have none, where they need one."""
+def _framed(
+    driver: Driver, steps: Sequence[Step], alone: Sequence[Words], behind: Sequence[Words]
+) -> Iterator[Step | Sequence[Words]]:
+    """The steps, with a transaction around calls that have none, where they need one, and what follows a handler."""
     held = driver.pgconn.transaction_status != TransactionStatus.IDLE
     framing = False
     for step in steps:
@@ -105,6 +115,8 @@ def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> It
         if isinstance(step, Begin | Commit):
             held = isinstance(step, Begin) or step.chain
         yield step
+        if isinstance(step, Savepoint):
+            yield behind
     if framing:
         yield ((COMMIT, ()),)
 
@@ -156,11 +168,16 @@ def copy(
     return cursor.rowcount
 
 
-def roll_back(driver: Driver) -> None:
-    """End the transaction that a failure left open, if any; a connection that cannot is closed."""
-    if driver.closed or driver.pgconn.transaction_status == TransactionStatus.IDLE:
+def roll_back(driver: Driver, behind: Sequence[Words] = ()) -> None:
+    """End the transaction that a failure left open, if any, and say what follows that; one that cannot is closed."""
+    if driver.closed:
         return
+    idle = driver.pgconn.transaction_status == TransactionStatus.IDLE
     try:
-        driver.rollback()
+        if behind:
+            with pipelined(driver) if psycopg.Pipeline.is_supported() else nullcontext():
+                say(driver, [*(() if idle else ((ROLLBACK, ()),)), *behind])
+        elif not idle:
+            driver.rollback()
     except psycopg.Error:
         driver.close()

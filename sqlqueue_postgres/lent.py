@@ -10,7 +10,7 @@ import psycopg
 from sqlqueue.connection import TakenBack
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Statement, Step
+from sqlqueue.sql import Begin, Call, Commit, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import (
     BEGIN,
@@ -25,7 +25,7 @@ from sqlqueue_postgres.connection import (
     sent,
     together,
 )
-from sqlqueue_postgres.handed import IN_USE, problem_of, say_opening
+from sqlqueue_postgres.handed import IN_USE, PUT_BACK, problem_of, say_opening
 from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.sessions import explain
 
@@ -37,6 +37,7 @@ class LentConnection:
     driver: Driver
     _seconds: float = attrs.field(alias="statement_timeout")
     _factories: Any = None
+    _standing: Row | None = None  # what a handler may have changed
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         before: list[Words] = [(BEGIN, ()), (LIMIT_TIME, (in_milliseconds(self._seconds),))]
@@ -54,15 +55,28 @@ class LentConnection:
     def send(self, steps: Sequence[Step]) -> list[list[Row]]:
         limit = (LIMIT_TIME, (in_milliseconds(self._seconds),))
         with Limited(self.driver, self._seconds + GRACE):
-            return sent(self.driver, steps, (limit,), ((BEGIN, ()), limit))
+            results = sent(self.driver, steps, (limit,), ((BEGIN, ()), limit), self._put_back)
+        if any(isinstance(step, Commit) for step in steps):
+            self._standing = None  # put back behind the handler's savepoint, for good
+        return results
+
+    @property
+    def _put_back(self) -> Sequence[Words]:
+        return () if self._standing is None else ((PUT_BACK, self._standing),)
 
     def roll_back(self) -> None:
-        roll_back(self.driver)
+        roll_back(self.driver, self._put_back)
+        self._standing = None
+
+    def leave(self) -> None:
+        """Whoever had it is done: it is as it came."""
+        if self._standing is not None:
+            self.roll_back()
 
     def lend(self, begin: Begin | None) -> Any:
         """The user's own connection: of the class that their pool makes, with what they set up."""
         with Limited(self.driver, self._seconds + GRACE):
-            say_opening(self.driver, begin)
+            self._standing = say_opening(self.driver, begin)
         self._factories = self.driver.row_factory, self.driver.cursor_factory
         return self.driver
 

@@ -12,7 +12,6 @@ from sqlqueue.consumer.transactional import run_in
 from sqlqueue.consumer.turning import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.errors import TransactionError
 from sqlqueue.settling import refused
 from sqlqueue.strategies.base import NOBODY, Move
 from sqlqueue.strategies.transaction import Transaction
@@ -24,6 +23,9 @@ log = logging.getLogger("sqlqueue")
 
 #: Tries of a settlement that trying again may mend, and the pause in seconds after the first, which doubles.
 TRIES, FIRST_PAUSE = 6, 0.05
+
+#: Seconds to wait for one of the pool's connections.
+PATIENCE = 10.0
 
 #: Nobody sets it: its wait is a pause.
 NEVER = Event()
@@ -64,8 +66,12 @@ class Seat:
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
         if isinstance(connection, Transaction) and not self._undone(connection, finished):
+            if connection.closed:
+                self._settle_elsewhere(connection, finished)
+            else:
+                self.abandon(finished.work, connection)  # somebody else has it by now
             seats.more()
-            raise TransactionError(f"row {finished.work.delivery.claim.id!r} was lost with its delivery's connection")
+            return None
         together = not shared.one_at_a_time and not shared.settles_first
         look = finished.trouble is None and seats.may_go_on(finished.verdict.settlement)
         look = look and not (isinstance(connection, Transaction) and connection.last)
@@ -113,23 +119,50 @@ class Seat:
         return None
 
     def _undone(self, transaction: Transaction, finished: Finished) -> bool:
-        """Undo what the handler wrote, unless it is kept; whether the row is still held."""
+        """Undo what the handler wrote, unless it is kept; whether the row is still held, which it never is on a
+        connection that is closed by now."""
         if finished.verdict.settlement.keeps:
             return True
-        work = finished.work
-        held = False
+        claim, held = finished.work.delivery.claim, False
         try:
             held = transaction.undo()
         except Exception as error:  # noqa: BLE001 - such as that its handler had ended the transaction
-            log.debug("queue %s: row %r: %r", self.seats.shared.queue, work.delivery.claim.id, error)
-        done = False
+            log.debug("queue %s: row %r: %r", self.seats.shared.queue, claim.id, error)
+        if held or transaction.closed:
+            return not transaction.closed
         try:
-            held = held or self.seats.shared.strategy.hold_again(transaction, work.delivery.claim)
-            done = True
+            return self.seats.shared.strategy.hold_again(transaction, claim)
+        except Exception as error:  # noqa: BLE001 - its connection may be lost
+            log.debug("queue %s: row %r: %r", self.seats.shared.queue, claim.id, error)
+            transaction.close()  # and with it whatever it holds
+            return False
+
+    def _settle_elsewhere(self, closed: Transaction, one: Finished) -> None:
+        """Settle a row whose connection is closed on another one of the pool; where that fails it returns by itself."""
+        shared, held = self.seats.shared, False
+        pool = shared.budget.pool
+        try:
+            pool.probe()  # it says at once that the server is away; the pool would wait for it
+            with pool.connection(PATIENCE) as another:
+                connection = Transaction(another, shared.begin)  # type: ignore[arg-type]  # it is a Session
+                held = self._taken_over(connection, one.work)
+                if held:
+                    self._settle(connection, one, look=False)
         finally:
-            if not (done and held):
-                self.abandon(work, transaction)
-        return held
+            if not held:
+                self.abandon(one.work, closed)
+
+    def _taken_over(self, connection: Transaction, work: Work) -> bool:
+        """Whether the row could be held on this connection; what its session held is free only some time after that was
+        closed."""
+        strategy, claim = self.seats.shared.strategy, work.delivery.claim
+        for number in range(TRIES if strategy.by_session else 1):
+            if strategy.take_over(connection, claim):
+                return True
+            if not strategy.unfinished(connection, claim.id):
+                return False
+            NEVER.wait(FIRST_PAUSE * 2**number)
+        return False
 
     def _settle(self, connection: Connection, finished: Finished, *, look: bool) -> Work | None:
         """Settle the row, and claim the next where asked; a settlement that is refused is made otherwise."""

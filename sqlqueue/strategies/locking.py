@@ -92,6 +92,10 @@ MOST, FURTHER = 32, 2
 #: sorts all there are instead of walking along the index (20,000 rows: 19 ms a claim against 2).
 HIDDEN = "(SELECT {most})"
 
+LOCK = """
+SELECT {try_lock} AS locked
+"""
+
 UNLOCK = """
 SELECT {unlock} AS unlocked
 """
@@ -144,6 +148,11 @@ def claim_of(
         )
 
     return make
+
+
+def lock(words: Words) -> Statement:
+    """The statement that tries a lock by its number."""
+    return words.statement("lock again", LOCK, width=1, try_lock=words.dialect.try_lock(":number"))
 
 
 def unlock(words: Words, batch: int) -> Statement:

@@ -17,6 +17,7 @@
     class TestSettling(contract.SettlingContract): ...
     class TestAnswers(contract.AnswersContract): ...
     class TestTransactional(contract.TransactionalContract): ...
+    class TestTransactionEnds(contract.TransactionEndsContract): ...
     class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
     class TestPolicies(contract.PoliciesContract): ...
     class TestParked(contract.ParkedContract): ...
@@ -104,6 +105,7 @@ from sqlqueue.testing.contract.tokens import TokensContract
 from sqlqueue.testing.contract.tracked_handlers import TrackedHandlersContract
 from sqlqueue.testing.contract.tracked_replies import TrackedRepliesContract
 from sqlqueue.testing.contract.tracking import TrackingContract
+from sqlqueue.testing.contract.transaction_ends import TransactionEndsContract
 from sqlqueue.testing.contract.transactional import TransactionalContract
 from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkContract
 
@@ -156,6 +158,7 @@ __all__ = [
     "TrackedHandlersContract",
     "TrackedRepliesContract",
     "TrackingContract",
+    "TransactionEndsContract",
     "TransactionalContract",
     "TransactionsAtWorkContract",
     "created",

@@ -157,45 +157,6 @@ class TransactionalContract(WithNotes):
             jobs.enqueue("y")
             recorder.wait_for("acknowledged", count=2)
 
-    @pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
-    def test_a_handler_that_ends_the_transaction_itself_is_caught(
-        self, database: Database, broker: Broker, strategy: str, notes: Callable[[], list[str]], ending: str
-    ) -> None:
-        queue = created(broker, held_by(strategy, FullJob), group="mail")
-        errors: list[str] = []
-
-        @queue.handler(transactional=True, retry=lambda attempt, error: errors.append(repr(error)))
-        def handle(message: str, delivery: Delivery) -> None:
-            write(delivery.connection, message)
-            getattr(delivery.connection, ending)()
-
-        queue.enqueue("one")
-        with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("parked", "lease_lost")
-        assert recorder.of("acknowledged") == []
-        assert len(shown(database, queue, "id")) == 1
-        assert notes() == (["one"] if ending == "commit" else [])
-        assert "nothing was acknowledged" in errors[0]
-        if ending != "close":  # with its connection a row may be lost, which then comes again
-            assert len(errors) == 1
-
-    def test_a_handler_that_begins_another_transaction_is_caught(
-        self, database: Database, broker: Broker, strategy: str, notes: Callable[[], list[str]]
-    ) -> None:
-        queue = created(broker, held_by(strategy, FullJob), group="mail")
-
-        @queue.handler(transactional=True, retry=None)
-        def handle(message: str, delivery: Delivery) -> None:
-            delivery.connection.execute("COMMIT")
-            delivery.connection.execute("BEGIN")
-            write(delivery.connection, message)
-
-        queue.enqueue("one")
-        with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("parked", "lease_lost")
-        assert recorder.of("acknowledged") == []
-        assert notes() == []
-
     def test_a_connection_that_is_used_after_the_handler_returned_raises(
         self, broker: Broker, strategy: str, notes: Callable[[], list[str]]
     ) -> None:
