@@ -111,8 +111,9 @@ class RabbitMQSession:
         """The broker closes a channel for what it does not take, such as an exchange that is not there."""
         if isinstance(error, ChannelClosed):  # else it is the connection's end, of which we hear as well
             why = f"the broker closed the channel: {error.reply_code} {error.reply_text}"
-            several = len(self._sent) > 1 and error.reply_code != NOT_FOUND
-            self._end(Interrupted(why) if several else Refused(why))
+            of_one = error.reply_code != NOT_FOUND
+            several = of_one and len(self._sent) > 1
+            self._end(Interrupted(why) if several else Refused(why), later=Interrupted(why) if of_one else None)
             self._hang_up()
 
     def _returned(self, channel: Any, method: Any, properties: Any, payload: bytes) -> None:
@@ -144,12 +145,13 @@ class RabbitMQSession:
             return Refused(f"{where}; declare one, and bind it")
         return None
 
-    def _end(self, why: Refused) -> None:
-        """No more can be sent, and what is on its way is lost, as far as we know. The first reason is kept."""
-        self._lost = self._lost or why
+    def _end(self, why: Refused, *, later: Refused | None = None) -> None:
+        """No more can be sent, and what is on its way is lost, as far as we know. The first reason is kept. `later`:
+        another one for what comes only now."""
         for future in (self._ready, *(sent.confirmed for sent in self._sent.values())):
-            _settle(future, _again(self._lost))
+            _settle(future, _again(self._lost or why))
         self._sent.clear()
+        self._lost = self._lost or later or why
         if self._connection is None or self._connection.is_closed:
             _settle(self._closed)
 
