@@ -13,7 +13,7 @@ from sqlqueue.dialect import Connection, Converter, Dialect
 from sqlqueue.errors import DeclarationError, EncodeError
 from sqlqueue.headers import encode_headers
 from sqlqueue.rows import encode_payload
-from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of
+from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of, needs_row
 
 
 @attrs.frozen(kw_only=True)
@@ -175,6 +175,11 @@ class RowMaker:
             raise EncodeError(
                 f"queue {self.queue}: the row has no group; enqueue it to the queue of one, which is "
                 f"broker.queue(…, group=…), or give the row its {column.field!r}"
+            )
+        if needs_row(column):
+            raise EncodeError(
+                f"queue {self.queue}: the row has no value for {column.field!r}, whose default is made of the row "
+                "itself (Factory(takes_self=True), @field.default); enqueue a whole row, or give another default"
             )
         if default is attrs.NOTHING:
             raise EncodeError(
