@@ -200,6 +200,11 @@ class RowMaker:
         COPY evaluates no expression for a row. So where each needs a moment and only the database knows *now*, it is
         asked, once for all of them.
         """
+        if isinstance(messages, str | bytes | bytearray | memoryview | Mapping):
+            raise ValueError(
+                f"queue {self.queue}: enqueue_many is given {messages!r:.200}, which is one message; give a list of "
+                "messages, or enqueue it"
+            )
         due = self.spec.role(Role.RETRY_AFTER)
         if self.delay is None or due is None or due.optional:
             return (self.values(self.row(message)) for message in messages)
