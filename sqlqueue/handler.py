@@ -20,6 +20,9 @@ from sqlqueue.strategies.stepping import Stepping
 #: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
 
+#: The largest number that every database takes.
+MOST = 2**63 - 1
+
 #: The shortest lease, in seconds.
 SHORTEST_LEASE = 0.1
 
@@ -58,6 +61,8 @@ class Handler:
 def whole(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise DeclarationError(f"{what} is {value!r}; give a whole number from {least} up")
+    if value > MOST:
+        raise DeclarationError(f"{what} is {value!r}, more than a database counts to; give a number up to {MOST}")
     return value
 
 
@@ -199,7 +204,8 @@ def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]
     named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     hints = _hints(called, where) if positional else {}
-    if len(required) > 2 or named or (not positional and not several):
+    no_message = not several if not positional else _is_delivery(hints.get(positional[0].name))
+    if len(required) > 2 or named or no_message:
         message, delivery = form
         raise DeclarationError(
             f"{where}: takes {signature}; a handler is called as f({message}) or f({message}, {delivery})"

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import attrs
 
@@ -14,7 +15,7 @@ from sqlqueue.destination import Destination
 from sqlqueue.errors import DeclarationError, DecodeError
 from sqlqueue.handler import Handler, whole
 from sqlqueue.rows import Reader, reader
-from sqlqueue.spec import TableSpec
+from sqlqueue.spec import ROLE_TYPES, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.strategies.base import Claim
 from sqlqueue.words import Words, also, every
@@ -118,13 +119,31 @@ class Parking:
 
     # -- putting back -----------------------------------------------------------------------------------------
 
-    def requeue(self, ids: Iterable[Any] | None) -> Call:
+    def requeue(self, ids: Any) -> Call:
         """The call that puts these rows, or all, back to work; it returns a row for each that was parked."""
         values: dict[str, Any] = {"group": self._group}
         if ids is None:
             return Call(self._requeue_all(), values)
         encode = self._words.dialect.encoder(self._words.spec.id)
-        return Call(self._requeue(), {**values, "id": [id if encode is None else encode(id) for id in ids]})
+        taken = [one.id if isinstance(one, ParkedRow) else self._id(one) for one in listed(ids)]
+        return Call(self._requeue(), {**values, "id": [id if encode is None else encode(id) for id in taken]})
+
+    def _id(self, given: Any) -> Any:
+        """An id as its column is declared; `ValueError` for one that cannot be of this table."""
+        spec = self._words.spec
+        declared = spec.id.type if isinstance(spec.id.type, type) else object
+        kind = next((kind for kind in ROLE_TYPES[Role.ID] if issubclass(declared, kind)), None)
+        if kind is None or (isinstance(given, kind) and not isinstance(given, bool)):
+            return given
+        try:
+            if kind is UUID and isinstance(given, str):
+                return UUID(given)
+        except ValueError:
+            pass
+        raise ValueError(
+            f"queue {self._queue}: {given!r:.200} is no id of its rows, which is {kind.__name__}; give one, a row that "
+            "parked() returned, or a list of either"
+        )
 
     def _requeue(self) -> Statement:
         words = self._words
@@ -148,6 +167,11 @@ class Parking:
         own = [f"{words.column(Role.GROUP)} = :group"] if words.grouped else []
         own += [f"{words.column(Role.PROCESSED_AT)} IS NULL"] if words.spec.has(Role.PROCESSED_AT) else []
         return every([*own, f"{words.column(Role.ERROR)} IS NOT NULL"])
+
+
+def listed(ids: Any) -> Sequence[Any]:
+    """One id, or several, as a list of them."""
+    return [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
 
 
 class HasParkedRows:
@@ -183,15 +207,14 @@ class HasParkedRows:
         with self.broker.pool.connection() as ours:
             return self._parking().rows(ours, self.broker.codec, kind=kind, cap=cap, limit=most)
 
-    def requeue(self, ids: Iterable[Any] | None = None, *, connection: Any = None) -> int:
-        """Put parked rows back to work, those with these `ids` or all of them, their attempts counted afresh; how many.
+    def requeue(self, ids: Any = None, *, connection: Any = None) -> int:
+        """Put parked rows back to work, their attempts counted afresh; how many.
 
-        A row that is not parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
-        Raises `DeclarationError` for a table without an `error` column.
+        `ids`: one id, or a row that `parked` returned, or a list of either; None for all parked rows. A row that is not
+        parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
+        Raises `DeclarationError` for a table without an `error` column, `ValueError` for what is no id of its rows.
         """
         self._open()
-        if isinstance(ids, str | bytes):
-            raise ValueError(f"ids={ids!r} is one id; give a list of them, or None for all parked rows")
         here = Destination(self.spec, self.group)
         calls = [self._parking().requeue(ids), *self.broker.notifications(here)]
         if connection is not None:

@@ -1,6 +1,5 @@
 """The queue of tasks: enqueue a first step; the broker's consumers take it from there."""
 
-import builtins
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -13,6 +12,7 @@ from sqlqueue.clock import Duration
 from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import Handler, make_handler, some_seconds, whole
+from sqlqueue.parking import listed
 from sqlqueue.queue import Queue
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
@@ -172,10 +172,8 @@ class TaskQueue:
         `ids`: one id or a list of them, None for all. `step`: only those parked at this step, a class or its name
         (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left alone.
         """
-        if ids is not None and (isinstance(ids, str | bytes) or not isinstance(ids, Iterable)):
-            ids = [ids]
         if step is not None:
-            ids = self._at(step, None if ids is None else builtins.list(ids), connection)
+            ids = self._at(step, None if ids is None else listed(ids), connection)
         return self.queue.requeue(ids, connection=connection)
 
     def ddl(self) -> str:

@@ -103,6 +103,9 @@ def test_a_value_that_may_be_null_needs_a_place_that_takes_it_or_has_another(the
 
 def test_where_there_is_neither_the_declaration_is_refused_by_both_columns() -> None:
     number = ColumnSpec(field="note", name="remark", type=str)
+    of_row = attrs.evolve(number, default=attrs.Factory(lambda row: str(row), takes_self=True))
+    with pytest.raises(DeclarationError, match="or give it a default"):
+        found([ID, BODY, attrs.evolve(NOTE, name="remark")], [ID, BODY, of_row])
     with pytest.raises(DeclarationError) as caught:
         found([ID, BODY, attrs.evolve(NOTE, name="remark")], [ID, BODY, number])
     assert str(caught.value) == (

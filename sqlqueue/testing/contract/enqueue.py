@@ -117,6 +117,13 @@ class EnqueueContract(Contract):
         assert queue.enqueue_many(rows(2)) == 2
         assert sorted(shown(database, queue, "payload")) == [('"between"',), ('"between"',), ("1",), ("2",)]
 
+    @pytest.mark.parametrize("message", ["abc", b"abc", {"a": 1}], ids=["text", "bytes", "mapping"])
+    def test_one_message_is_not_many(self, database: Database, broker: Broker, message: Any) -> None:
+        queue = created(broker, Job)
+        with pytest.raises(ValueError, match="which is one message; give a list of messages, or enqueue it"):
+            queue.enqueue_many(message)
+        assert shown(database, queue, "id") == []
+
     def test_a_row_in_the_callers_transaction_is_seen_by_nobody_before_its_commit(
         self, database: Database, broker: Broker, strategy: str
     ) -> None:

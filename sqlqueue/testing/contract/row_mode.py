@@ -6,10 +6,12 @@ from enum import Enum, IntEnum
 from typing import Any
 
 import attrs
+import pytest
 
 from sqlqueue import column
 from sqlqueue.broker import Broker
 from sqlqueue.delivery import Delivery
+from sqlqueue.errors import EncodeError
 from sqlqueue.outcome import Retry
 from sqlqueue.spec import spec_of
 from sqlqueue.table import table
@@ -49,6 +51,19 @@ class TypedRow:
     level: Level | None = None
     ratio: float = 1.0
     error: str | None = column.error()
+
+
+@table("fielded_rows")
+class FieldedRow:
+    """What attrs can do with a field, all of it."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    named: str = attrs.field(alias="called", default="x")
+    _hidden: str = "y"
+    counted: int = attrs.field(init=False, default=3)
+    later: int = attrs.field(init=False)
+    made: str = attrs.field(default=attrs.Factory(lambda self: self.named * 2, takes_self=True))
 
 
 class RowModeContract(Contract):
@@ -102,6 +117,21 @@ class RowModeContract(Contract):
         found = [(row.mood, row.level, row.ratio) for row in seen]
         assert found == [(Mood.LOUD, Level.HIGH, 2.0), (Mood.CALM, None, 1.0)]
         assert [[type(value) for value in row] for row in found] == [[Mood, Level, float], [Mood, type(None), float]]
+
+    def test_fields_of_every_kind_come_back_as_they_went(self, database: Database, broker: Broker) -> None:
+        queue = created(broker, FieldedRow)
+        seen: list[Any] = []
+        queue.handler(lambda row: seen.append(row))
+        make: Any = FieldedRow  # by its aliases, which type checkers do not know all
+        row = make(called="abc", hidden="z")
+        with pytest.raises(EncodeError, match="the row has no value for 'later'"):
+            queue.enqueue(row)
+        row.later = 9
+        queue.enqueue(row)
+        database.execute("UPDATE fielded_rows SET counted = 4")
+        drain(broker)
+        found = [(one.named, one._hidden, one.counted, one.later, one.made) for one in seen]
+        assert found == [("abc", "z", 4, 9, "abcabc")]
 
     def test_a_value_that_does_not_fit_goes_by_the_decode_policy(self, database: Database, broker: Broker) -> None:
         queue = created(broker, TypedRow)
