@@ -57,6 +57,12 @@ class Handler:
     runner: Callable[..., Any] | None = None
     channels: tuple[str, ...] = ()
 
+    def check(self, queue: Any) -> None:
+        """Ask a function that is not for every queue, which says so by `check_queue(queue, handler)`; that raises."""
+        check = getattr(self.function, "check_queue", None)
+        if check is not None:
+            check(queue, self)
+
 
 def whole(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -296,4 +296,5 @@ class Queue(HasParkedRows):
                 )
         if self.spec.has(Role.PAYLOAD) and made.kind is not bytes:
             payload_decoder(self.broker.codec, made.kind)
+        made.check(self)
         self._handler = made

@@ -10,11 +10,13 @@ from typing import Any
 import attrs
 
 from sqlqueue.broker import Broker
+from sqlqueue.column import Role
 from sqlqueue.connection import Connection
 from sqlqueue.delivery import Delivery
-from sqlqueue.errors import TransactionError
-from sqlqueue.handler import FORM, signature_of
+from sqlqueue.errors import DeclarationError, TransactionError
+from sqlqueue.handler import FORM, Handler, signature_of
 from sqlqueue.outcome import Retry
+from sqlqueue.queue import Queue
 from sqlqueue.relay.joined import apart
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.record_ids import from_text
@@ -50,10 +52,27 @@ class Skipping:
                 return self._one(call, message, delivery)
             return self._batch(call, message, delivery)
 
+        tracked.check_queue = self._check_queue  # type: ignore[attr-defined]
         tracked.__annotations__ = {"message": kind, "delivery": Any}
         tracked.__name__, tracked.__qualname__ = getattr(function, "__name__", label), label
         tracked.__doc__, tracked.__module__ = function.__doc__, function.__module__
         return tracked
+
+    def _check_queue(self, queue: Queue, handler: Handler) -> None:
+        """`DeclarationError` where no record could be found, or none in the delivery's transaction."""
+        where = f"queue {queue.name}, tracked handler {handler.name}"
+        if not queue.spec.has(Role.HEADERS):
+            raise DeclarationError(
+                f"{where}: it finds its message's record by the headers, and table {queue.spec.full_name!r} has none; "
+                "add headers: dict[str, str] | None = column.headers()"
+            )
+        here, there = self.broker.dialect.source, queue.broker.dialect.source
+        if handler.transactional and queue.broker is not self.broker and here != there:
+            raise DeclarationError(
+                f"{where}: it is transactional, and its record is marked in its transaction, but its queue is in "
+                f"{there}, and the records are in {here}; leave transactional out, or, where both are one database, "
+                "make the tracking of the queue's broker"
+            )
 
     def _one(self, call: Callable[[Any, Any], Any], message: Any, delivery: Delivery) -> Any:
         (record,) = self._find([delivery])
