@@ -7,10 +7,11 @@ from typing import Any
 import attrs
 import psycopg
 
-from sqlqueue.connection import TakenBack
+from sqlqueue.connection import ENDED, IN_USE, TakenBack
 from sqlqueue.dialect import Row
+from sqlqueue.errors import TransactionError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Commit, Statement, Step
+from sqlqueue.sql import Begin, Call, Commit, Rollback, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import (
     BEGIN,
@@ -25,7 +26,7 @@ from sqlqueue_postgres.connection import (
     sent,
     together,
 )
-from sqlqueue_postgres.handed import IN_USE, PUT_BACK, problem_of, say_opening
+from sqlqueue_postgres.handed import PUT_BACK, ended, problem_of, say_opening
 from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.sessions import explain
 
@@ -55,9 +56,14 @@ class LentConnection:
     def send(self, steps: Sequence[Step]) -> list[list[Row]]:
         limit = (LIMIT_TIME, (in_milliseconds(self._seconds),))
         with Limited(self.driver, self._seconds + GRACE):
-            results = sent(self.driver, steps, (limit,), ((BEGIN, ()), limit), self._put_back)
-        if any(isinstance(step, Commit) for step in steps):
-            self._standing = None  # put back behind the handler's savepoint, for good
+            try:
+                results = sent(self.driver, steps, (limit,), ((BEGIN, ()), limit), self._put_back)
+            except psycopg.Error as error:
+                if ended(error, steps):
+                    raise TransactionError(ENDED) from None
+                raise
+        if any(isinstance(step, Commit | Rollback) for step in steps):
+            self._standing = None  # put back behind the handler's part, for good
         return results
 
     @property

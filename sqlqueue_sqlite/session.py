@@ -12,20 +12,16 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from sqlqueue.connection import AfterCommit, TakenBack
+from sqlqueue.connection import CLOSED, ENDED, IN_USE, AfterCommit, TakenBack
 from sqlqueue.dialect import Row
-from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step
+from sqlqueue.errors import TransactionError
+from sqlqueue.sql import Begin, Call, Commit, Rollback, Savepoint, Step
 from sqlqueue_sqlite.connection import PooledConnection
 from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.patience import Patience
 from sqlqueue_sqlite.prepared import execute
 
-ENDED = (
-    "it committed or rolled back its delivery's transaction itself (as `with connection:` does), which is for its "
-    "outcome to do"
-)
-CLOSED = "it closed its delivery's connection"
-IN_USE = "a thread still uses its delivery's connection after it returned"
+NO_SAVEPOINT = "no such savepoint: sqlqueue_handler"
 
 
 class SessionConnection(PooledConnection):
@@ -49,12 +45,16 @@ class SessionConnection(PooledConnection):
                     committed = True
                     if step.chain:
                         self._begin()
+                elif isinstance(step, Rollback):
+                    self._end("ROLLBACK")
                 else:
                     self._say(step.value)
         except sqlite3.Error as error:
             if committed:
                 calls = sum(isinstance(step, Call) for step in steps)
                 raise AfterCommit([*results, *([] for _ in range(calls - len(results)))]) from error
+            if str(error) == NO_SAVEPOINT:
+                raise TransactionError(ENDED) from None
             raise
         return results
 
