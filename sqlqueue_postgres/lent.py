@@ -1,6 +1,6 @@
 """Connections that the user's pool lends."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -30,6 +30,10 @@ from sqlqueue_postgres.handed import PUT_BACK, ended, problem_of, say_opening
 from sqlqueue_postgres.patience import GRACE, Limited
 from sqlqueue_postgres.sessions import explain
 
+#: What a program can set on a psycopg connection: at any time, and outside of a transaction only.
+ANY_TIME = ("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold", "prepared_max")
+WHEN_IDLE = ("autocommit", "isolation_level", "read_only", "deferrable")
+
 
 @attrs.define
 class LentConnection:
@@ -37,7 +41,7 @@ class LentConnection:
 
     driver: Driver
     _seconds: float = attrs.field(alias="statement_timeout")
-    _factories: Any = None
+    _attributes: Mapping[str, Any] = attrs.field(factory=dict)
     _standing: Row | None = None  # what a handler may have changed
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
@@ -73,6 +77,7 @@ class LentConnection:
     def roll_back(self) -> None:
         roll_back(self.driver, self._put_back)
         self._standing = None
+        self._set_back(WHEN_IDLE)
 
     def leave(self) -> None:
         """Whoever had it is done: it is as it came."""
@@ -83,8 +88,13 @@ class LentConnection:
         """The user's own connection: of the class that their pool makes, with what they set up."""
         with Limited(self.driver, self._seconds + GRACE):
             self._standing = say_opening(self.driver, begin)
-        self._factories = self.driver.row_factory, self.driver.cursor_factory
+        self._attributes = {name: getattr(self.driver, name) for name in (*ANY_TIME, *WHEN_IDLE)}
         return self.driver
+
+    def _set_back(self, names: Iterable[str]) -> None:
+        for name in names if not self.driver.closed else ():
+            if name in self._attributes and getattr(self.driver, name) != self._attributes[name]:
+                setattr(self.driver, name, self._attributes[name])
 
     def take_back(self) -> TakenBack:
         free = self.driver.lock.acquire(blocking=False)
@@ -92,8 +102,10 @@ class LentConnection:
             self.driver.close()
             return TakenBack(IN_USE, last=True)
         self.driver.lock.release()
-        self.driver.row_factory, self.driver.cursor_factory = self._factories
+        self._set_back(ANY_TIME)
         problem = problem_of(self.driver)
+        if problem == ENDED:
+            self._set_back(WHEN_IDLE)  # a transaction of ours would begin as the handler chose
         return TakenBack(problem, last=problem is not None)
 
     def close(self) -> None:

@@ -60,6 +60,8 @@ class SessionConnection(PooledConnection):
 
     def roll_back(self) -> None:
         self._roll_back()
+        if not self.spoiled:
+            self._set_back_when_idle()
         self._leave_gate()
 
     def lend(self, begin: Begin | None) -> Any:
@@ -79,6 +81,7 @@ class SessionConnection(PooledConnection):
         except sqlite3.ProgrammingError:
             self.spoiled = True
             return TakenBack(CLOSED, last=True)
+        self._set_back()
         self._kept = self._is_kept()
         if self._kept and in_use_elsewhere(self.driver):
             return TakenBack(IN_USE, last=True)
@@ -120,6 +123,7 @@ class SessionConnection(PooledConnection):
 
     def _end(self, text: str) -> None:
         self._say(text)
+        self._set_back_when_idle()
         self._leave_gate()
 
     def _leave_gate(self) -> None:
