@@ -109,6 +109,15 @@ def spend(rules: Rules, reason: str) -> Verdict:
     return Verdict(DROP, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
 
 
+def noted(verdict: Verdict, note: str) -> Verdict:
+    """The verdict with a further word behind its reason, where it has one."""
+    room = ERROR_LENGTH - len(note) - 1
+    settlement, problem = verdict.settlement, verdict.problem
+    if settlement.error is not None:
+        settlement = attrs.evolve(settlement, error=f"{settlement.error[:room]}\n{note}")
+    return attrs.evolve(verdict, settlement=settlement, problem=problem and f"{problem}\n{note}")
+
+
 def spent_at_claim(rules: Rules, attempt: int | None) -> Verdict | None:
     """A row that was at its cap when it was claimed: the worker of its last attempt was lost."""
     if rules.max_attempts is None or attempt is None or attempt <= rules.max_attempts:

@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from sqlqueue.connection import AfterCommit
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step, fill
+from sqlqueue.sql import Begin, Call, Commit, Rollback, Savepoint, Step, fill
 from sqlqueue_postgres.adapters import Cursor, Driver
 from sqlqueue_postgres.names import quote, table_name
 from sqlqueue_postgres.pipeline import pipelined
@@ -51,11 +51,13 @@ def execute_call(driver: Driver, call: Call) -> list[Row]:
     return cursor.fetchall() if call.statement.width else []
 
 
-def words_of(step: Begin | Commit | Savepoint) -> str:
+def words_of(step: Begin | Commit | Rollback | Savepoint) -> str:
     if isinstance(step, Begin):
         return BEGINS[step.isolation]
     if isinstance(step, Savepoint):
         return step.value
+    if isinstance(step, Rollback):
+        return ROLLBACK
     return COMMIT_AND_CHAIN if step.chain else COMMIT
 
 
@@ -112,10 +114,10 @@ def _framed(
         elif framing and not isinstance(step, Call):
             framing = False
             yield ((COMMIT, ()),)
-        if isinstance(step, Begin | Commit):
-            held = isinstance(step, Begin) or step.chain
+        if isinstance(step, Begin | Commit | Rollback):
+            held = isinstance(step, Begin) or (isinstance(step, Commit) and step.chain)
         yield step
-        if isinstance(step, Savepoint):
+        if isinstance(step, Savepoint | Rollback):
             yield behind
     if framing:
         yield ((COMMIT, ()),)
@@ -136,7 +138,7 @@ def _start_all(
             say(driver, within if step.chain else ())
         elif isinstance(step, Begin):
             say(driver, [(words_of(step), ()), *within])
-        elif isinstance(step, Savepoint):
+        elif isinstance(step, Savepoint | Rollback):
             say(driver, [(words_of(step), ())])
         else:
             say(driver, step)

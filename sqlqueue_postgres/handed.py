@@ -5,6 +5,7 @@ our own is set to. When it has returned, that object is cut off: what a thread o
 it would else be done in another delivery's transaction.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -12,8 +13,9 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import TransactionStatus
 
+from sqlqueue.connection import CLOSED, ENDED, IN_USE, LOST
 from sqlqueue.dialect import Row
-from sqlqueue.sql import Begin, Savepoint
+from sqlqueue.sql import Begin, Savepoint, Step
 from sqlqueue_postgres.adapters import Cursor, Driver, execute
 from sqlqueue_postgres.connection import words_of
 from sqlqueue_postgres.wire import Said
@@ -39,10 +41,8 @@ PUT_BACK = "SELECT pg_catalog.set_config('search_path', $1, false), pg_catalog.s
 NO_LIMIT_OF_OURS = "SET LOCAL statement_timeout TO DEFAULT"
 STANDING = "SELECT current_setting('search_path'), current_setting('role')"
 
-ENDED = "it committed or rolled back its delivery's transaction itself, which is for its outcome to do"
-CLOSED = "it closed its delivery's connection"
-LOST = "its delivery's connection was lost"
-IN_USE = "a thread still uses its delivery's connection after it returned"
+#: "No such savepoint", and "no transaction".
+NOT_THERE = ("3B001", "25P01")
 
 
 @attrs.frozen
@@ -85,6 +85,12 @@ def problem_of(driver: Driver) -> str | None:
     if status == TransactionStatus.ACTIVE:
         return IN_USE
     return ENDED if status == TransactionStatus.IDLE else None
+
+
+def ended(error: BaseException, steps: Sequence[Step]) -> bool:
+    """Whether what failed is the end of a handler's part of a transaction, for it is not there any more."""
+    savepoint = any(isinstance(step, Savepoint) for step in steps)
+    return savepoint and isinstance(error, psycopg.Error) and error.sqlstate in NOT_THERE
 
 
 def _cut() -> "pq.abc.PGconn":

@@ -7,18 +7,17 @@ import attrs
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from sqlqueue.connection import AfterCommit, TakenBack
+from sqlqueue.connection import ENDED, AfterCommit, TakenBack
 from sqlqueue.dialect import Row
+from sqlqueue.errors import TransactionError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Commit, Savepoint, Statement, Step
+from sqlqueue.sql import ROLLBACK, Begin, Call, Commit, Rollback, Savepoint, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import LIMIT_TIME, NEED_NOT_BE_DURABLE, NO_LIMIT, copy, words_of
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
-from sqlqueue_postgres.handed import PUT_BACK, Came, Handed, opening
+from sqlqueue_postgres.handed import PUT_BACK, Came, Handed, ended, opening
 from sqlqueue_postgres.trouble import is_stale_plan
 from sqlqueue_postgres.wire import Said, Wire
-
-ROLLBACK = b"ROLLBACK"
 
 
 @attrs.define
@@ -64,22 +63,23 @@ class OwnConnection:
             said += self._said_step(step)
         rows, error = self._say(said)
         results = [rows[at] or [] for step, at in zip(steps, places, strict=True) if isinstance(step, Call)]
-        committed = any(
-            isinstance(step, Commit) and rows[at] is not None for step, at in zip(steps, places, strict=True)
-        )
-        if committed:
-            self._changed = False  # put back behind the handler's savepoint, for good
+        done = [step for step, at in zip(steps, places, strict=True) if rows[at] is not None]
+        committed = any(isinstance(step, Commit) for step in done)
+        if committed or (error is None and ROLLBACK in done):
+            self._changed = False  # what a handler changed was put back behind its part, for good
         if error is None:
             return results
         if committed:
             raise AfterCommit(results) from error
+        if ended(error, steps):
+            raise TransactionError(ENDED) from None
         raise error
 
     def _said_step(self, step: Step) -> Sequence[Said]:
         if isinstance(step, Call):
             return [_said(step)]
         said = (words_of(step).encode(), ())
-        return [said, self._put_back] if isinstance(step, Savepoint) else [said]
+        return [said, self._put_back] if isinstance(step, Savepoint | Rollback) else [said]
 
     @property
     def _put_back(self) -> Said:
@@ -94,7 +94,8 @@ class OwnConnection:
     def roll_back(self) -> None:
         if self.driver.closed:
             return
-        said: list[Said] = [(ROLLBACK, ())] if self.driver.pgconn.transaction_status != TransactionStatus.IDLE else []
+        idle = self.driver.pgconn.transaction_status == TransactionStatus.IDLE
+        said = [] if idle else [(words_of(ROLLBACK).encode(), ())]
         if self._changed:
             said.append(self._put_back)
         _, error = self._say(said) if said else ((), None)

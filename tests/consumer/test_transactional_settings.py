@@ -1,5 +1,6 @@
 """What a handler changes of its delivery's session or connection is its own: others have it as it came."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -7,9 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
-from sqlqueue import Broker, Delivery
+from sqlqueue import Broker, Delivery, column, table
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, ROW_LOCK, held_by
-from sqlqueue.testing.contract.tables import FullJob
+from sqlqueue.testing.contract.tables import FullJob, NamedJob
 from tests.consumer.helpers import recorded
 from tests.support.database import Database
 
@@ -60,6 +61,24 @@ def tenant(postgres_database: Database) -> Iterator[Tenant]:
     tenant = Tenant(postgres_database)
     yield tenant
     postgres_database.execute(f"DROP SCHEMA IF EXISTS {tenant.name} CASCADE")
+
+
+#: What psycopg lets a program set on a connection.
+OF_A_CONNECTION = (
+    *("row_factory", "cursor_factory", "server_cursor_factory", "prepare_threshold", "prepared_max"),
+    *("autocommit", "isolation_level", "read_only", "deferrable"),
+)
+
+
+def mode(connection: sqlite3.Connection) -> Any:
+    """Python 3.12's, which decides on what begins a transaction."""
+    return getattr(connection, "autocommit", None)
+
+
+@table("named_jobs", advisory_lock="named-{id}")
+class KeyLockedNamedJob:
+    id: str = column.id()
+    payload: str = column.payload()
 
 
 @contextmanager
@@ -140,3 +159,79 @@ def test_what_a_handler_set_and_committed_itself_does_not_stay_with_the_session(
             for connection in (one, another):
                 assert connection.driver.execute(STANDING).fetchone() == before
     assert tenant.untouched
+
+
+@pytest.mark.parametrize("job", [NamedJob, KeyLockedNamedJob])
+def test_what_a_handler_sets_on_a_sqlite_connection_holds_for_itself_alone(sqlite_database: Database, job: Any) -> None:
+    """Ids that are texts would come as bytes, and a settlement by them find no row."""
+    handled: list[tuple[str, str]] = []
+    came: set[Any] = set()
+    with Broker(sqlite_database.url, poll_interval=60.0) as broker:
+        queue = broker.queue(job)
+        broker.create_tables()
+
+        @queue.handler(transactional=True)
+        def handle(message: str, delivery: Delivery) -> None:
+            connection = delivery.connection
+            came.add((connection.text_factory, connection.row_factory, connection.isolation_level, mode(connection)))
+            handled.append((message, delivery.id))
+            connection.text_factory, connection.row_factory, connection.isolation_level = bytes, sqlite3.Row, "DEFERRED"
+            if mode(connection) is not None:
+                connection.autocommit = False
+
+        for name in ("a", "b", "c"):
+            queue.enqueue(job(id=name, payload=f'"{name}"'))
+        consumer, recorder = recorded(broker)
+        with consumer:
+            recorder.wait_for("acknowledged", count=3)
+        assert recorder.of("gone", "lease_lost", "trouble") == []
+        with broker.pool.connection() as one, broker.pool.connection() as another:
+            for driver in (one.driver, another.driver):
+                came.add((driver.text_factory, driver.row_factory, driver.isolation_level, mode(driver)))
+    assert handled == [("a", "a"), ("b", "b"), ("c", "c")]
+    assert len(came) == 1
+    assert sqlite_database.execute("SELECT count(*) FROM named_jobs") == [(0,)]
+
+
+@pytest.mark.parametrize("ending", ["returns", "commits", "commits and begins"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_a_handler_sets_on_a_connection_of_a_users_pool_is_set_back(
+    postgres_database: Database, strategy: str, ending: str
+) -> None:
+    from psycopg import ClientCursor, ServerCursor
+    from psycopg.rows import dict_row
+    from psycopg_pool import ConnectionPool
+
+    class OwnServerCursor(ServerCursor[Any]):
+        pass
+
+    settings = {"autocommit": True, "prepare_threshold": 7}
+    with (
+        ConnectionPool(postgres_database.url, kwargs=settings, min_size=2, max_size=2, open=True) as users,
+        Broker(users) as broker,
+    ):
+        queue = broker.queue(held_by(strategy, FullJob), "mail")
+        broker.create_tables()
+        with users.connection() as connection:
+            before = [getattr(connection, name) for name in OF_A_CONNECTION]
+
+        @queue.handler(transactional=True, retry=None)
+        def handle(message: Any, delivery: Delivery) -> None:
+            connection = delivery.connection
+            connection.row_factory, connection.cursor_factory = dict_row, ClientCursor
+            connection.server_cursor_factory = OwnServerCursor
+            connection.prepare_threshold, connection.prepared_max = 1, 3
+            if ending != "returns":
+                connection.commit()
+                connection.autocommit, connection.read_only = False, True
+            if ending == "commits and begins":
+                connection.execute("SELECT 1")
+
+        queue.enqueue("one")
+        consumer, recorder = recorded(broker)
+        with consumer:
+            recorder.wait_for("acknowledged" if ending == "returns" else "parked")
+        assert recorder.of("gone", "lease_lost", "trouble") == []
+        with users.connection() as one, users.connection() as another:
+            for connection in (one, another):
+                assert [getattr(connection, name) for name in OF_A_CONNECTION] == before

@@ -8,12 +8,18 @@ import pytest
 from sqlqueue.broker import Broker
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
-from sqlqueue.outcome import Retry
+from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.testing.contract.harness import Database, OpenBroker, created, shown
 from sqlqueue.testing.contract.holding import Stranger, check_unheld, held_by
 from sqlqueue.testing.contract.tables import FullJob
 from sqlqueue.testing.contract.transactional import WithNotes, write
 from sqlqueue.testing.recorder import Recorder
+
+RETURNED = (
+    "the handler returned, but it committed or rolled back its delivery's transaction itself (as `with connection:` "
+    "does), which is for its outcome to do; nothing was acknowledged"
+)
+STAYS = "beside that, its delivery's transaction was committed or rolled back before; what was committed is not undone"
 
 
 class TransactionEndsContract(WithNotes):
@@ -54,9 +60,66 @@ class TransactionEndsContract(WithNotes):
 
         queue.enqueue("one")
         with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("parked", "lease_lost")
+            recorder.wait_for("parked")
         assert recorder.of("acknowledged") == []
         assert notes() == []
+        ((error,),) = shown(database, queue, "error")
+        assert error == f"sqlqueue.errors.TransactionError: {RETURNED}"
+
+    def test_a_handler_that_commits_and_writes_on_is_told_what_it_did(
+        self, database: Database, broker: Broker, strategy: str, notes: Callable[[], list[str]]
+    ) -> None:
+        queue = created(broker, held_by(strategy, FullJob), group="mail")
+
+        @queue.handler(transactional=True, retry=None)
+        def handle(message: str, delivery: Delivery) -> None:
+            write(delivery.connection, "before")
+            delivery.connection.commit()
+            write(delivery.connection, "behind")
+
+        queue.enqueue("one")
+        with Consumer(broker, observers=[recorder := Recorder()]):
+            recorder.wait_for("parked")
+        ((error,),) = shown(database, queue, "error")
+        assert error == f"sqlqueue.errors.TransactionError: {RETURNED}"
+        assert "before" in notes()
+
+    @pytest.mark.parametrize("further", ["", "begins", "writes"])
+    @pytest.mark.parametrize("outcome", [ValueError("no"), DeadLetter("no"), Retry(), Drop("no")], ids=str)
+    def test_a_handler_that_commits_and_does_not_return_is_told_that_its_effect_stays(
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        stranger: Stranger,
+        notes: Callable[[], list[str]],
+        caplog: pytest.LogCaptureFixture,
+        outcome: Exception,
+        further: str,
+    ) -> None:
+        queue = created(broker, held_by(strategy, FullJob), group="mail")
+
+        @queue.handler(transactional=True, retry=None, max_attempts=1)
+        def handle(message: str, delivery: Delivery) -> None:
+            write(delivery.connection, "before")
+            delivery.connection.execute("COMMIT")
+            if further:
+                delivery.connection.execute("BEGIN")
+            if further == "writes":
+                write(delivery.connection, "behind")
+            raise outcome
+
+        queue.enqueue("one")
+        with Consumer(broker, observers=[recorder := Recorder()]):
+            recorder.wait_for("parked", "dropped")
+        assert notes() == ["before"]
+        assert [record.getMessage().count(STAYS) for record in caplog.records].count(1) >= 1
+        if not isinstance(outcome, Drop):
+            ((error,),) = shown(database, queue, "error")
+            assert "no" in error
+            assert error.endswith(f"\n{STAYS}")
+        assert recorder.of("trouble", "lease_lost") == []
+        check_unheld(database, queue, stranger)
 
     @pytest.mark.parametrize("outcome", [None, Retry(0.01), ValueError("no")], ids=["returns", "retries", "raises"])
     def test_a_row_whose_handler_closes_its_connection_goes_by_its_policy_and_the_others_are_reached(
