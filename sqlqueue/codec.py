@@ -2,7 +2,8 @@
 
 import base64
 import json
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, MutableSet, Set
+from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -59,6 +60,8 @@ def make_converter() -> Converter:
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_unstructure_hook_func(_is_enum, _enum_out)
     converter.register_structure_hook_factory(_is_keyed_otherwise, lambda kind: _mapping_in(converter, kind))
+    converter.register_unstructure_hook_factory(_is_set, lambda kind: _set_out(converter, kind))
+    converter.register_unstructure_hook_factory(_has_fields, lambda kind: _object_out(converter, kind))
     converter.register_unstructure_hook_factory(_is_mixed, lambda kind: _mixed_out(converter, kind))
     return converter
 
@@ -141,6 +144,33 @@ def _mapping_in(converter: Converter, kind: Any) -> Callable[[Any, Any], Any]:
     return structure
 
 
+def _is_set(kind: Any) -> bool:
+    """Whether this is a set of a declared type; a bare one would come back as a list."""
+    return get_origin(kind) in (set, frozenset, Set, MutableSet)
+
+
+def _set_out(converter: Converter, kind: Any) -> Callable[[Any], Any]:
+    (member,) = get_args(kind)
+    return lambda value: [converter.unstructure(one, unstructure_as=member) for one in value]
+
+
+def _has_fields(kind: Any) -> bool:
+    return isinstance(kind, type) and (attrs.has(kind) or is_dataclass(kind))
+
+
+def _object_out(converter: Converter, kind: Any) -> Callable[[Any], Any]:
+    """An object is read back as the class that is declared, so one of a class derived from that would lose its own
+    fields."""
+    fields_out = converter.gen_unstructure_attrs_fromdict(kind)
+
+    def unstructure(value: Any) -> Any:
+        if type(value) is not kind and isinstance(value, kind):
+            raise TypeError(f"{value!r} would come back as the {kind.__qualname__} that is declared, without the rest")
+        return fields_out(value)
+
+    return unstructure
+
+
 def _is_mixed(kind: Any) -> bool:
     """Whether this is a union of several types beside None."""
     return get_origin(kind) in (Union, UnionType) and len([one for one in get_args(kind) if one is not NoneType]) > 1
@@ -200,7 +230,8 @@ class JsonCodec:
     """JSON, typed by the handler's annotation.
 
     Takes what JSON holds, and dataclasses, attrs classes, enums, aware and naive datetimes, dates, times, timedeltas
-    (seconds), UUIDs, Decimals (text) and bytes (base64) inside them. `converter`: a cattrs converter of one's own.
+    (seconds), UUIDs, Decimals (text), bytes (base64) and sets (lists) inside them. `converter`: a cattrs converter of
+    one's own.
     """
 
     converter: Converter = attrs.field(factory=make_converter, eq=False)

@@ -41,7 +41,8 @@ class Rules:
 
 @attrs.frozen
 class Verdict:
-    """A settlement and the name of its event; `problem` is worth an error in the log, `remark` a line."""
+    """A settlement and the name of its event; `problem` is worth an error in the log. `remark`: why, where the row does
+    not show it: what failed where it is tried again, or the reason for which it was dropped."""
 
     settlement: Settlement
     kind: str
@@ -67,6 +68,14 @@ def describe_error(error: BaseException) -> str:
         lines.append("".join(traceback.format_exception_only(current)).strip())
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return storable("\ncaused by: ".join(lines))
+
+
+def describe_value(value: object) -> str:
+    """What a message or handler gave, for an error's text: a repr of the user's own may fail as anything of his may."""
+    try:
+        return f"{value!r:.200}"
+    except Exception as error:  # noqa: BLE001 - such as that of a row whose session is closed
+        return f"<{type(value).__qualname__} whose repr fails with {type(error).__name__}>"
 
 
 def storable(text: str) -> str:
@@ -174,4 +183,4 @@ def _retry(policy: RetryPolicy, attempt: int | None, error: BaseException, now: 
         problem = f"its retry policy failed, so the default one decided: {describe_error(failure)}"
     if after is None:
         return None
-    return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried", problem)
+    return Verdict(Settlement(Move.RETRY, due=_due(now, after)), "retried", problem, describe_error(error))

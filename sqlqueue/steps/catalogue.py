@@ -1,16 +1,19 @@
 """Which class a stored step is, and its JSON: `{"Task": {"Step": {"field": value}}}`, as pg_task writes it."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import attrs
-from cattrs import Converter
+from cattrs import Converter, transform_error
+from cattrs.errors import BaseValidationError
 
 from sqlqueue.codec import Codec, JsonCodec, from_json, make_converter, takes_none
 from sqlqueue.errors import DeclarationError, DecodeError, EncodeError, SQLQueueError
 from sqlqueue.retry import policy
-from sqlqueue.settling import Rules
+from sqlqueue.settling import Rules, describe_value
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.task import DOT, Task
 
@@ -23,42 +26,55 @@ class UnknownStep(SQLQueueError):  # noqa: N818 - no error of anybody's: others 
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """One step of one task: its class, its fields, how it settles and how it is read."""
+    """One step of one task: its class, its fields, how it settles and how it is read.
+
+    Of its only field, where it has one without a default: `bare_none`: whether that may be None; `bare_names`: the
+    names that an object has which it holds.
+    """
 
     task: str
     name: str
     step: type[Step]
     fields: tuple[str, ...]
     bare_none: bool
+    bare_names: frozenset[str]
     rules: Rules
     structure: Callable[[Any, Any], Any] = attrs.field(repr=False)
+    prefix: str = attrs.field(init=False, repr=False)
+
+    @prefix.default
+    def _prefix(self) -> str:
+        """What stands in front of its fields' JSON; behind them are two braces."""
+        return f"{{{_write(self.task)}:{{{_write(self.name)}:"
 
     def read(self, stored: Any) -> Step:
         """The step of what its JSON holds; `DecodeError` says what does not fit."""
         try:
-            if len(self.fields) == 1 and self._is_bare(stored):
-                return self._of_bare(stored)
-            if stored is not None and not isinstance(stored, dict):
-                raise TypeError("it is no object of fields")
-            return self._of_fields(stored or {})
-        except Exception as error:  # the converter's hooks, and validators of the class's own
+            return self.made_of(stored)
+        except Exception as error:  # noqa: BLE001 - the converter's hooks, and validators of the class's own
             raise DecodeError(
-                f"step {self.name} of task {self.task} does not decode from {json.dumps(stored):.200}: {error!r}"
-            ) from error
+                f"step {self.name} of task {self.task} does not decode from {_shown(stored)}: {_why(error)}"
+            ) from None
+
+    def made_of(self, stored: Any) -> Step:
+        """The same, where what does not fit raises anything."""
+        if len(self.fields) == 1 and self._is_bare(stored):
+            return self._of_fields({self.fields[0]: stored})
+        if stored is not None and not isinstance(stored, dict):
+            raise TypeError("it is no object of fields")
+        return self._of_fields(stored or {})
 
     def _is_bare(self, stored: Any) -> bool:
-        """Whether this is the value of the only field, as Rust writes a struct of one unnamed one."""
+        """Whether this is the value of the only field, as Rust writes a struct of one unnamed one.
+
+        An object is that only where it is one of the class that the field declares: in a mapping any field would do,
+        and one that was renamed since would be run as data.
+        """
         if stored is None:
             return self.bare_none
-        return not isinstance(stored, dict) or (bool(stored) and self.fields[0] not in stored)
-
-    def _of_bare(self, stored: Any) -> Step:
-        try:
-            return self._of_fields({self.fields[0]: stored})
-        except Exception:
-            if not isinstance(stored, dict):
-                raise
-            return self._of_fields(stored)  # which says what field is missing, where that was meant
+        if not isinstance(stored, dict):
+            return True
+        return self.fields[0] not in stored and not self.bare_names.isdisjoint(stored)
 
     def _of_fields(self, fields: Mapping[str, Any]) -> Step:
         made: Step = self.structure(fields, self.step)
@@ -104,7 +120,7 @@ class Catalogue:
         kind = self._by_class.get(type(step))
         if kind is None:
             known = ", ".join(cls.__name__ for cls in self._by_class)
-            raise EncodeError(f"{step!r:.200} is no step of this queue's tasks; its steps are {known}")
+            raise EncodeError(f"{describe_value(step)} is no step of this queue's tasks; its steps are {known}")
         return kind
 
     def called(self, name: str) -> list[Kind]:
@@ -113,16 +129,29 @@ class Catalogue:
         return [kind for (one, two), kind in self._by_name.items() if two == step and (not dot or one == task)]
 
     def encode(self, step: Any) -> bytes:
-        """A step's JSON; `EncodeError` where it has none."""
+        """A step's JSON; `EncodeError` where it has none, or none that the step can be read from again.
+
+        It is read back at once, which is 1 µs of 3: a step that cannot be run must fail where it is made, and not where
+        the one that led to it is gone.
+        """
         kind = self.kind_of(step)
         try:
             fields = self._converter.unstructure(step, unstructure_as=kind.step) if kind.fields else None
-            return _write({kind.task: {kind.name: fields}}).encode()
+            stored = _write(fields)
+            encoded = f"{kind.prefix}{stored}}}}}".encode()
         except Exception as error:  # the converter's hooks meet values that are not what their fields declare
             raise EncodeError(
                 f"step {kind.name} of task {kind.task} cannot be stored as JSON: {error}; use types that JsonCodec "
                 "lists, or give the broker a JsonCodec whose converter knows them"
             ) from error
+        try:
+            kind.made_of(from_json(stored))
+        except Exception as error:  # noqa: BLE001 - as in Kind.read
+            raise EncodeError(
+                f"step {kind.name} of task {kind.task} cannot be stored, for it would not be read back from "
+                f"{stored:.200}: {_why(error)}; give its fields values of the types that they declare"
+            ) from None
+        return encoded
 
     def decode(self, stored: bytes | str) -> tuple[Kind, Any]:
         """The kind of a stored step and what its JSON holds, for `Kind.read`.
@@ -144,7 +173,7 @@ def names_of(stored: bytes | str) -> tuple[str, str, Any]:
     """The task, the step and the fields that a stored step's JSON names; `DecodeError` where it names none."""
     try:
         said = from_json(stored)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter for what is nested too deeply
         raise DecodeError(f"the step is no JSON ({error}): {stored!r:.200}") from error
     if isinstance(said, dict) and len(said) == 1:
         ((task, inner),) = said.items()
@@ -154,26 +183,59 @@ def names_of(stored: bytes | str) -> tuple[str, str, Any]:
     raise DecodeError(f"the step is not of the form {{task: {{step: fields}}}}: {stored!r:.200}")
 
 
+def _shown(stored: Any) -> str:
+    """What a step's JSON holds, for an error's text."""
+    try:
+        return f"{json.dumps(stored, ensure_ascii=False):.200}"
+    except RecursionError:
+        return "JSON that is nested too deeply"
+
+
+def _why(error: Exception) -> str:
+    """What does not fit, each with the field that it stands in."""
+    if not isinstance(error, BaseValidationError):
+        return f"{type(error).__name__}: {error}"
+    found = (line.rpartition(" @ ") for line in transform_error(error, path="", format_exception=_fault))
+    return "; ".join(f"{place.lstrip('.')}: {fault}" if place else fault for fault, _, place in found)
+
+
+def _fault(error: BaseException, _: type | None) -> str:
+    return "it is missing" if isinstance(error, KeyError) else str(error)
+
+
 def _former(task: str, alias: str) -> tuple[str, str]:
     named, dot, step = alias.rpartition(DOT)
     return (named, step) if dot else (task, step)
 
 
+def _names_within(declared: Any) -> frozenset[str]:
+    """The names of the fields of a class, or of those of a union; a mapping has none of its own."""
+    origin = get_origin(declared) or declared
+    if isinstance(origin, type) and attrs.has(origin):
+        return frozenset(field.name for field in attrs.fields(origin))
+    if isinstance(origin, type) and dataclasses.is_dataclass(origin):
+        return frozenset(field.name for field in dataclasses.fields(origin))
+    members = get_args(declared) if origin in (Union, UnionType) else ()
+    return frozenset(name for member in members for name in _names_within(member))
+
+
 def _kind(task: str, step: type[Step], converter: Converter) -> Kind:
     where = f"step {step.__name__} of task {task!r}"
-    fields = [field for field in attrs.fields(step) if field.init]  # type: ignore[arg-type]  # checked to be attrs
+    fields = attrs.fields(step)  # type: ignore[arg-type]  # checked to be attrs
     try:
         structure = converter.get_structure_hook(step)
     except Exception as error:  # annotations of the user's may name anything
         raise DeclarationError(
             f"{where}: its fields cannot be read back: {error}; annotate types that JsonCodec lists"
         ) from error
+    only = fields[0].type if len(fields) == 1 and fields[0].default is attrs.NOTHING else None
     return Kind(
         task=task,
         name=step.__name__,
         step=step,
         fields=tuple(field.name for field in fields),
-        bare_none=len(fields) == 1 and fields[0].default is attrs.NOTHING and takes_none(fields[0].type),
+        bare_none=only is not None and takes_none(only),
+        bare_names=_names_within(only),
         structure=structure,
         rules=Rules(
             max_attempts=step.retry_limit + 1,

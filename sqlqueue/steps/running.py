@@ -13,10 +13,10 @@ from sqlqueue.codec import JsonCodec
 from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Converter
-from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.errors import EncodeError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.rows import encode_payload
-from sqlqueue.settling import Verdict, decide, describe_error, spend, spent_at_claim
+from sqlqueue.settling import Verdict, decide, describe_error, describe_value, spend, spent_at_claim
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.history import StepRun
@@ -58,7 +58,7 @@ class StepRunner(Runner):
 
         An id is read where somebody asks for it: that of a UUID from text takes as long as its step's JSON.
         """
-        delivery = work.delivery
+        delivery, kind = work.delivery, None
         if self.notices.observers:
             delivery.id = self.id_of(delivery)
         try:
@@ -66,11 +66,10 @@ class StepRunner(Runner):
             step = kind.read(fields)
         except UnknownStep as unknown:
             return self._leave(work, unknown)
-        except DecodeError as error:
-            log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), error)
-            return Finished(work, _not_begun(spend(self.rules, describe_error(error))))
+        except BaseException as error:  # noqa: BLE001 - a DecodeError, and what a class of the user's raises beside it
+            return self._unread(work, kind, error)
         work.rules = kind.rules
-        then = None if self.on_step is None else partial(self._tell, kind)
+        then = self._teller(kind)
         spent = spent_at_claim(kind.rules, delivery.attempt)
         if spent is not None:
             return Finished(work, _not_begun(spent), then=then)
@@ -87,6 +86,11 @@ class StepRunner(Runner):
         seconds = perf_counter() - began
         return Finished(work, self._verdict(kind, delivery, outcome), seconds, then=then)
 
+    def _unread(self, work: Work, kind: Kind | None, error: BaseException) -> Finished:
+        reason = describe_error(error)
+        log.error("queue %s: task %s: %s", self.queue, self.id_of(work.delivery), reason)
+        return Finished(work, _not_begun(spend(self.rules, reason)), then=self._teller(kind))
+
     def _opened(self, delivery: Delivery) -> bool:
         """Whether the delivery's transaction is open; what kept it from that is told by who lends it."""
         try:
@@ -96,17 +100,24 @@ class StepRunner(Runner):
         return True
 
     def _verdict(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
+        try:
+            return self._answered(kind, delivery, outcome)
+        except Exception as error:  # noqa: BLE001 - no answer of a step may stop its worker, or leave its row claimed
+            self._log_failure(kind, delivery, error)
+            return spend(kind.rules, f"what step {kind.name} answered cannot be settled: {describe_error(error)}")
+
+    def _answered(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
         if isinstance(outcome, Next):
             return self._next(kind, delivery, outcome)
         if not isinstance(outcome, BaseException):
-            said = f"step {kind.name} returned {outcome!r:.200}; return Next.now(…), Next.delay(…) or Next.done()"
-            return spend(kind.rules, said)
+            given = f"step {kind.name} returned {describe_value(outcome)}"
+            return spend(kind.rules, f"{given}; return Next.now(…), Next.delay(…) or Next.done()")
         self._log_failure(kind, delivery, outcome)
         return decide(kind.rules, delivery.attempt, outcome, self.now())
 
     def _next(self, kind: Kind, delivery: Delivery, then: Next) -> Verdict:
         keeps = kind.step.transactional
-        if then.step is None:
+        if then.ends:
             return Verdict(Settlement(Move.FINISH, keeps=keeps), "acknowledged")
         try:
             stored = encode_payload(self.payload, STORED, self.catalogue.encode(then.step))
@@ -151,18 +162,21 @@ class StepRunner(Runner):
             exc_info=error,
         )
 
-    def _tell(self, kind: Kind, finished: Finished) -> None:
+    def _teller(self, kind: Kind | None) -> Callable[[Finished], None] | None:
+        return None if self.on_step is None else partial(self._tell, kind)
+
+    def _tell(self, kind: Kind | None, finished: Finished) -> None:
         assert self.on_step is not None
         delivery, verdict = finished.work.delivery, finished.verdict
         begun = verdict.settlement.begun
         run = StepRun(
             id=self.id_of(delivery),
-            task=kind.task,
-            step=kind.name,
+            task=None if kind is None else kind.task,
+            step=None if kind is None else kind.name,
             attempt=(delivery.attempt or 1) - (not begun),
             seconds=finished.seconds,
             outcome=verdict.kind,
-            error=verdict.settlement.error,
+            error=verdict.settlement.error or verdict.remark,
         )
         try:
             self.on_step(run)
@@ -181,7 +195,7 @@ def read_id(decode: Converter | None, delivery: Delivery) -> Any:
     raw = delivery.claim.id
     try:
         return raw if decode is None else decode(raw)
-    except (ValueError, TypeError):
+    except Exception:  # noqa: BLE001 - a decoder may be a plugin's
         return raw
 
 

@@ -17,13 +17,17 @@ from sqlqueue.retry import RetryPolicy
 class Next:
     """What a step returns. Made by `now`, `delay` and `done`.
 
-    `step`: the task's next step, None where it is done. `after`: seconds, or a timedelta, until that is due.
+    `step`: the task's next step; None, with `ends`, where it is done. `after`: seconds, or a timedelta, until that is
+    due.
     """
 
     step: "Step | None"
     after: Duration | None = None
+    ends: bool = attrs.field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
+        if self.step is None and not self.ends:  # such as what a look-up found nothing for: it must not end a task
+            raise TypeError("the next step is None; give a step, or return Next.done() where the task is done")
         if self.after is not None:
             later(datetime.now(UTC), self.after, "Next.delay(…, after)")
 
@@ -38,12 +42,14 @@ class Next:
 
         A negative or overflowing delay is a `ValueError`.
         """
+        if after is None:
+            raise TypeError("Next.delay(step, None) names no delay; give seconds or a timedelta, or Next.now(step)")
         return cls(step, after)
 
     @classmethod
     def done(cls) -> "Next":
         """The task is done: its row is deleted."""
-        return cls(None)
+        return cls(None, ends=True)
 
 
 @attrs.define(eq=False)

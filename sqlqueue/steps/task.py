@@ -16,6 +16,18 @@ from sqlqueue.steps.step import Step
 DOT = "."
 
 
+#: What a step's class says of all of its tasks, and how it is written: as a field each task would hold its own.
+OF_THE_CLASS = {
+    "retry_limit": "retry_limit: ClassVar[int] = 5",
+    "retry_delay": "retry_delay: ClassVar[float] = 1.0",
+    "transactional": "transactional: ClassVar[bool] = True",
+    "run": "def run(self, context)",
+}
+
+#: Functions whose call runs nothing yet.
+NO_METHODS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+
+
 def _steps(steps: Iterable[type[Step]]) -> tuple[type[Step], ...]:
     return tuple(steps)
 
@@ -65,12 +77,30 @@ def check_step(step: Any, where: str) -> None:
     where = f"{where}: step {step.__name__}"
     if "__attrs_attrs__" not in vars(step):
         raise DeclarationError(f"{where} is no attrs class, so it has no fields to store; decorate it: @attrs.frozen")
+    _check_fields(step, where)
     if inspect.isabstract(step):
         raise DeclarationError(f"{where} has no run(self, context); write what it does")
-    if inspect.iscoroutinefunction(step.run):
-        raise DeclarationError(f"{where}: run is a coroutine; steps run on threads: write a plain method")
+    if any(is_one(step.run) for is_one in NO_METHODS):
+        raise DeclarationError(f"{where}: run is a coroutine or generator; steps run on threads: write a plain method")
+    if not isinstance(step.transactional, bool):
+        raise DeclarationError(f"{where}: transactional is {step.transactional!r}; give True or False")
     whole(step.retry_limit, f"{where}: retry_limit", 0)
     try:
         policy(step.retry_delay)
     except ValueError as error:
         raise DeclarationError(f"{where}: retry_delay={step.retry_delay!r}: {error}") from None
+
+
+def _check_fields(step: type[Step], where: str) -> None:
+    for field in attrs.fields(step):  # type: ignore[arg-type]  # checked to be attrs
+        mend = OF_THE_CLASS.get(field.name)
+        if mend is not None:
+            raise DeclarationError(
+                f"{where}: {field.name} is one of its fields, which are stored with each task; it is the class's: "
+                f"write {mend}"
+            )
+        if not field.init:  # it would begin anew in each step, whatever the one before had made of it
+            raise DeclarationError(
+                f"{where}: its field {field.name} has init=False, so it is not stored; leave that out and give it a "
+                "default, or make it a property"
+            )

@@ -136,10 +136,16 @@ class TaskQueue:
 
     def delay(self, step: Step, after: Duration, *, connection: Any = None) -> Any:
         """The same, due after so many seconds, or a timedelta; a negative or overflowing delay is a `ValueError`."""
+        if after is None:
+            raise TypeError(
+                "after is None; give seconds or a timedelta, or call enqueue(step) for a task that is due at once"
+            )
         return self.queue.enqueue(self._catalogue.encode(step), delay=after, connection=connection)
 
     def schedule(self, step: Step, at: datetime, *, connection: Any = None) -> Any:
         """The same, due at `at`, an aware datetime; a naive one is a `ValueError`."""
+        if at is None:
+            raise TypeError("at is None; give an aware datetime; enqueue(step) begins a task at once")
         return self.queue.enqueue(self._catalogue.encode(step), at=at, connection=connection)
 
     def enqueue_many(self, steps: Iterable[Step], *, connection: Any = None) -> int:

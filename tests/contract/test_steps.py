@@ -1,9 +1,13 @@
 """Step tasks, on every database there is."""
 
-from sqlqueue.testing.contract import StepsAtWorkContract, StepsContract
+from sqlqueue.testing.contract import StepRefusalsContract, StepsAtWorkContract, StepsContract
 
 
 class TestSteps(StepsContract):
+    pass
+
+
+class TestStepRefusals(StepRefusalsContract):
     pass
 
 

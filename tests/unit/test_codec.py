@@ -70,6 +70,8 @@ class Order:
     parent: "Order | None" = None
     pair: tuple[int, str] = (1, "a")
     rest: tuple[float, ...] = ()
+    tags: set[str] = dataclasses.field(default_factory=set)
+    days: frozenset[date] = frozenset()
     until: timedelta = timedelta(0)
     level: Level = Level.LOW
     word: Word = Word.YES
@@ -98,6 +100,8 @@ ORDERS = st.builds(
     by_number=st.dictionaries(st.integers(), st.text(), max_size=2),
     note=st.none() | st.text(),
     rest=st.lists(FLOATS, max_size=2).map(tuple),
+    tags=st.sets(st.text(), max_size=2),
+    days=st.frozensets(st.dates(), max_size=2),
     until=st.timedeltas(timedelta(days=-10_000), timedelta(days=10_000)),
 )
 
@@ -164,6 +168,7 @@ def test_the_stored_form_is_the_json_that_others_would_write() -> None:
         by_day={date(2030, 1, 1): Decimal(1)},
         by_number={1: "a"},
         note=None,
+        tags={"x"},
         until=timedelta(seconds=1.5),
     )
     assert json.loads(CODEC.encode(order)) == {
@@ -177,6 +182,8 @@ def test_the_stored_form_is_the_json_that_others_would_write() -> None:
         "parent": None,
         "pair": [1, "a"],
         "rest": [],
+        "tags": ["x"],
+        "days": [],
         "until": 1.5,
         "level": 1,
         "word": "yes",

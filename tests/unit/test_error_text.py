@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlqueue.retry import NoRetry
-from sqlqueue.settling import ERROR_LENGTH, Rules, describe_error, spend
+from sqlqueue.settling import ERROR_LENGTH, Rules, describe_error, describe_value, spend
 
 RULES = Rules(max_attempts=None, retry=NoRetry(), on_decode_error=NoRetry(), parks=True)
 
@@ -63,3 +63,12 @@ def test_a_reason_of_the_handlers_own_is_stored_by_the_same_rules(reason: str) -
     assert "\0" not in error
     assert len(error) <= ERROR_LENGTH
     error.encode()
+
+
+def test_a_value_is_shown_in_short_and_one_that_cannot_be_by_its_class() -> None:
+    class Detached:
+        def __repr__(self) -> str:
+            raise RuntimeError("its session is closed")
+
+    assert describe_value("a" * 500) == "'" + "a" * 199
+    assert describe_value([Detached()]) == "<list whose repr fails with RuntimeError>"

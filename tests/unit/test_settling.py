@@ -36,6 +36,11 @@ def rules(
     return Rules(max_attempts=cap, retry=retry, on_decode_error=on_decode_error, parks=parks)
 
 
+def failed(why: str) -> Verdict:
+    """It is tried again in five seconds, and what failed is remarked."""
+    return attrs.evolve(IN_FIVE, remark=why)
+
+
 def parked(text: str) -> Verdict:
     return Verdict(Settlement(Move.PARK, error=text), "parked", problem=text)
 
@@ -60,9 +65,9 @@ def dropped(text: str) -> Verdict:
         (Retry(timedelta(0)), AT_ONCE),
         (Retry(5), IN_FIVE),
         (Retry(timedelta(seconds=5)), IN_FIVE),
-        (FAILURE, IN_FIVE),
-        (Exception(), IN_FIVE),
-        (GeneratorExit(), IN_FIVE),
+        (FAILURE, failed("ValueError: no")),
+        (Exception(), failed("Exception")),
+        (GeneratorExit(), failed("GeneratorExit")),
         ("a reply", ACKNOWLEDGED),
         (0, ACKNOWLEDGED),
     ],
@@ -135,11 +140,11 @@ def test_a_decode_policy_that_retries_counts_attempts_and_is_spent_at_the_cap() 
     """SUITE 98"""
     trying = rules(3, retry=NoRetry(), on_decode_error=Fixed(5))
     assert [decide(trying, attempt, UNREAD, NOW).kind for attempt in (1, 2, 3)] == ["retried", "retried", "parked"]
-    assert decide(trying, 1, UNREAD, NOW) == IN_FIVE
+    assert decide(trying, 1, UNREAD, NOW) == failed("sqlqueue.errors.DecodeError: no JSON")
 
 
 def test_the_decode_policy_decides_for_unreadable_rows_only() -> None:
-    assert decide(rules(on_decode_error=Fixed(999)), 1, FAILURE, NOW) == IN_FIVE
+    assert decide(rules(on_decode_error=Fixed(999)), 1, FAILURE, NOW) == failed("ValueError: no")
 
 
 # -- policies ---------------------------------------------------------------------------------------------------
@@ -180,7 +185,9 @@ def test_a_policy_that_fails_is_replaced_by_the_default_and_told(answer: Any) ->
 
 
 def test_a_delay_beyond_every_calendar_is_cut() -> None:
-    assert decide(rules(retry=Fixed(1e300)), 1, FAILURE, NOW) == Verdict(Settlement(Move.RETRY, due=FAR), "retried")
+    assert decide(rules(retry=Fixed(1e300)), 1, FAILURE, NOW) == Verdict(
+        Settlement(Move.RETRY, due=FAR), "retried", remark="ValueError: no"
+    )
 
 
 @pytest.mark.parametrize("after", [-1, 1e300, float("nan"), "soon", True])
@@ -265,7 +272,7 @@ def test_a_row_that_is_spent_when_it_is_claimed_goes_there_too() -> None:
 
 def test_a_refused_settlement_is_a_failure_of_the_row() -> None:
     assert refused(moving(), 1, ACKNOWLEDGED, FAILURE, NOW) == moved("ValueError: no")
-    assert refused(rules(), 1, ACKNOWLEDGED, FAILURE, NOW) == IN_FIVE
+    assert refused(rules(), 1, ACKNOWLEDGED, FAILURE, NOW) == failed("ValueError: no")
 
 
 def test_a_refused_dead_letter_is_parked_or_kept_hidden_and_never_tried_again() -> None:

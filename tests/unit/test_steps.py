@@ -1,9 +1,10 @@
 """Tasks as they are declared, and their steps as JSON: every mistake is found where it is written."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 import attrs
@@ -56,6 +57,74 @@ class Backwards(Part):
     retry_delay: ClassVar[Any] = timedelta(seconds=-1)
 
 
+def with_field(name: str, default: Any, **settings: Any) -> type[Step]:
+    """A step that declares `name` without ClassVar."""
+    body = {"__annotations__": {name: type(default)}, name: default}
+    return attrs.frozen(type("Forgot", (Part,), body), **settings)
+
+
+@attrs.define
+class Counts(Part):
+    url: str
+    seen: int = attrs.field(init=False, default=0)
+
+
+@attrs.frozen
+class Animal:
+    name: str
+
+
+@attrs.frozen
+class Dog(Animal):
+    bark: int = 0
+
+
+@attrs.frozen
+class Walk(Part):
+    who: Animal | None
+    others: Sequence[Animal] = ()
+
+
+@attrs.frozen
+class Own(Part):
+    who: Animal | None
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+@attrs.frozen
+class Keep(Part):
+    point: Point
+
+
+@attrs.frozen
+class Named(Part):
+    name: str = ""
+
+
+@attrs.frozen
+class Typed(Part):
+    number: int
+    text: str = ""
+    choice: Literal["a", "b"] = "a"
+    several: list[int] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class Unsure(Part):
+    transactional: ClassVar[Any] = "no"
+
+
+@attrs.frozen
+class Yields(Part):
+    def run(self, context: StepContext) -> Any:
+        yield Next.done()
+
+
 @attrs.frozen
 class Unreadable(Part):
     thing: Callable[[], int]
@@ -68,7 +137,7 @@ class Rich(Step):
     ids: list[UUID]
     raw: bytes
     _private: int = 3
-    made: int = attrs.field(init=False, default=4)
+    tags: frozenset[str] = frozenset()
     kept: ClassVar[int] = 5
 
     def run(self, context: StepContext) -> Next:
@@ -101,6 +170,22 @@ def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
         (lambda: Task("T", [Awaited]), r"step Awaited: run is a coroutine"),
         (lambda: Task("T", [Often]), r"step Often: retry_limit is -1"),
         (lambda: Task("T", [Backwards]), r"step Backwards: retry_delay=.*give seconds from 0 up"),
+        (lambda: Task("T", [Yields]), r"step Yields: run is a coroutine or generator"),
+        (lambda: Task("T", [Counts]), r"step Counts: its field seen has init=False, so it is not stored"),
+        (lambda: Task("T", [Unsure]), r"step Unsure: transactional is 'no'; give True or False"),
+        *[
+            (
+                lambda name=name, default=default, slots=slots: Task("T", [with_field(name, default, slots=slots)]),
+                rf"step Forgot: {name} is one of its fields.*write {mend}",
+            )
+            for slots in (True, False)
+            for name, default, mend in (
+                ("retry_limit", 5, r"retry_limit: ClassVar\[int\] = 5"),
+                ("retry_delay", 0.5, r"retry_delay: ClassVar\[float\] = 1.0"),
+                ("transactional", False, r"transactional: ClassVar\[bool\] = True"),
+                ("run", 5, r"def run\(self, context\)"),
+            )
+        ],
         (lambda: Task("T", [Part, Part]), r"two of its steps are called Part"),
         (lambda: Task("T", [Part], aliases={"Old": Read}), r"the alias 'Old' is for .*Read'>, which is none"),
         (lambda: Task("T", [Part, Read], aliases={"Part": Read}), r"the alias 'Part' is the name of one of its steps"),
@@ -146,7 +231,7 @@ def test_a_table_that_cannot_hold_tasks_is_refused(role: Role) -> None:
 
 def test_a_step_comes_back_as_it_went() -> None:
     kinds = catalogue(Rich, Nested, Part)
-    rich = Rich(NOW, Decimal("1.10"), [UUID(int=1)], b"\0\xff", private=7)
+    rich = Rich(NOW, Decimal("1.10"), [UUID(int=1)], b"\0\xff", private=7, tags=frozenset("ab"))
     for step in (rich, Nested({"a": 1}), Nested({}), Part()):
         kind, fields = kinds.decode(kinds.encode(step))
         assert kind.read(fields) == step
@@ -159,20 +244,45 @@ def test_the_json_is_that_of_pg_task() -> None:
     assert kinds.encode(Part()) == b'{"Greeter":{"Part":null}}'
 
 
-def test_a_bare_value_is_the_only_fields() -> None:
-    kinds = catalogue(Nested, Count, Rich, Part)
-    for stored, step in (
+@pytest.mark.parametrize(
+    ("stored", "step"),
+    [
         ('{"T": {"Nested": {"fields": {"a": 1}}}}', Nested({"a": 1})),
-        ('{"T": {"Nested": {"a": 1}}}', Nested({"a": 1})),
         ('{"T": {"Count": 3}}', Count(3)),
         ('{"T": {"Count": null}}', Count(None)),
-    ):
-        kind, fields = kinds.decode(stored)
-        assert kind.read(fields) == step
-    for stored in ('{"T": {"Rich": 3}}', '{"T": {"Part": 3}}', '{"T": {"Rich": [1, 2]}}'):
-        kind, fields = kinds.decode(stored)
-        with pytest.raises(DecodeError, match=r"of task T does not decode from"):
-            kind.read(fields)
+        ('{"T": {"Own": {"who": {"name": "rex"}}}}', Own(Animal("rex"))),
+        ('{"T": {"Own": {"name": "rex", "age": 3}}}', Own(Animal("rex"))),
+        ('{"T": {"Own": null}}', Own(None)),
+        ('{"T": {"Keep": {"x": 1, "y": 2}}}', Keep(Point(1, 2))),
+        ('{"T": {"Named": "n"}}', Named("n")),
+        ('{"T": {"Named": {}}}', Named()),
+        ('{"T": {"Named": {"former": "n"}}}', Named()),
+    ],
+)
+def test_a_bare_value_is_the_only_fields(stored: str, step: Step) -> None:
+    """As Rust writes a struct of one unnamed field."""
+    kind, fields = catalogue(Nested, Count, Own, Keep, Named).decode(stored)
+    assert kind.read(fields) == step
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ('{"T": {"Rich": 3}}', "it is no object of fields"),
+        ('{"T": {"Part": 3}}', "it is no object of fields"),
+        ('{"T": {"Rich": [1, 2]}}', "it is no object of fields"),
+        ('{"T": {"Nested": {"renamed": {"a": 1}}}}', "fields: it is missing"),
+        ('{"T": {"Nested": {"a": 1}}}', "fields: it is missing"),
+        ('{"T": {"Own": {"renamed": {"name": "rex"}}}}', "who: it is missing"),
+        ('{"T": {"Own": {"name": 5}}}', "who.name: 5 is no str"),
+        ('{"T": {"Keep": {"point": {"x": 1, "y": "2"}}}}', "point.y: '2' is no int"),
+        ('{"T": {"Named": {"name": null}}}', "name: None is no str"),
+    ],
+)
+def test_a_field_that_was_renamed_is_never_read_as_the_value_of_another(stored: str, said: str) -> None:
+    kind, fields = catalogue(Rich, Part, Nested, Own, Keep, Named).decode(stored)
+    with pytest.raises(DecodeError, match=rf"of task T does not decode from .*: .*{said}"):
+        kind.read(fields)
 
 
 def test_a_step_that_cannot_be_stored_says_which_and_why() -> None:
@@ -181,6 +291,32 @@ def test_a_step_that_cannot_be_stored_says_which_and_why() -> None:
         kinds.encode(Rich(NOW, "1.10", [], b""))  # type: ignore[arg-type]
     with pytest.raises(EncodeError, match=r"Part\(\) is no step of this queue's tasks; its steps are Rich"):
         kinds.encode(Part())
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (Typed("5"), r"number: '5' is no int"),  # type: ignore[arg-type]
+        (Typed(True), r"number: True is no int"),
+        (Typed(5, None), r"text: None is no str"),  # type: ignore[arg-type]
+        (Typed(5, "x", "c"), r"choice: c not in literal"),  # type: ignore[arg-type]
+        (Typed("5", None), r"number: '5' is no int; text: None is no str"),  # type: ignore[arg-type]
+        (Typed(5, several=[1, "2"]), r"several\[1\]: '2' is no int"),  # type: ignore[list-item]
+    ],
+)
+def test_a_step_that_could_not_be_read_back_is_refused_where_it_is_made(step: Step, said: str) -> None:
+    kinds = catalogue(Typed)
+    with pytest.raises(EncodeError, match=rf"step Typed of task T cannot be stored, for it would not .*{said}.*; give"):
+        kinds.encode(step)
+
+
+@pytest.mark.parametrize("step", [Walk(Dog("rex", 7)), Walk(None, [Dog("rex", 7)])])
+def test_an_object_that_would_lose_what_its_class_adds_is_refused(step: Step) -> None:
+    kinds = catalogue(Walk)
+    with pytest.raises(EncodeError, match=r"Dog\(name='rex', bark=7\) would come back as the Animal that is declared"):
+        kinds.encode(step)
+    kind, fields = kinds.decode(kinds.encode(Walk(Animal("rex"))))
+    assert kind.read(fields) == Walk(Animal("rex"))
 
 
 def test_names_that_are_not_known_are_told_from_what_is_no_step() -> None:

@@ -47,6 +47,7 @@
     class TestRepublish(contract.RepublishContract): ...
     class TestPruning(contract.PruningContract): ...
     class TestSteps(contract.StepsContract): ...
+    class TestStepRefusals(contract.StepRefusalsContract): ...
     class TestStepsAtWork(contract.StepsAtWorkContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
@@ -99,6 +100,7 @@ from sqlqueue.testing.contract.republishing import RepublishContract
 from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
+from sqlqueue.testing.contract.step_refusals import StepRefusalsContract
 from sqlqueue.testing.contract.steps import StepsContract
 from sqlqueue.testing.contract.steps_at_work import StepsAtWorkContract
 from sqlqueue.testing.contract.tokens import TokensContract
@@ -152,6 +154,7 @@ __all__ = [
     "RowModeContract",
     "SchemaContract",
     "SettlingContract",
+    "StepRefusalsContract",
     "StepsAtWorkContract",
     "StepsContract",
     "TokensContract",

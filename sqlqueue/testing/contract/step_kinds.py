@@ -1,14 +1,15 @@
 """The steps of the suite, and what they meet and leave in the world."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import attrs
 import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Clock, Duration
+from sqlqueue.outcome import DeadLetter
 from sqlqueue.retry import Exponential, RetryPolicy
 from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue, task_table
 from sqlqueue.testing.contract.harness import Contract, Database, shown
@@ -24,6 +25,9 @@ class World:
     at_work: Event = attrs.field(factory=Event)
     go_on: Event = attrs.field(factory=Event)
 
+
+#: How a task stands that nobody works on.
+RESTING = ("tried", "is_running", "error", "locked_until")
 
 #: Steps are values, so what they do is done to the one world that there is.
 WORLD = World()
@@ -108,8 +112,50 @@ class Slow(Step):
         return Next.now(Part())
 
 
+class Odd:
+    """As a row of an ORM whose session is closed."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no session")
+
+
+#: What a step must not answer, and what is said of it.
+ANSWERS: dict[str, tuple[Callable[[], Any], str]] = {
+    "nothing": (lambda: None, "step Answer returned None; return Next.now"),
+    "an odd object": (Odd, "step Answer returned <Odd whose repr fails with RuntimeError>; return Next.now"),
+    "an odd step": (lambda: Next.now(cast(Any, Odd())), "<Odd whose repr fails with RuntimeError> is no step"),
+    "an odd reason": (lambda: DeadLetter(cast(Any, OddText())), "what step Answer answered cannot be settled"),
+    "a number as text": (lambda: Next.now(Count(cast(Any, "17"))), "number: '17' is no int"),
+    "a deep step": (lambda: Next.now(Anything(deep(100_000))), "step Anything of task Others cannot be stored as JSON"),
+}
+
+
+class OddText:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def deep(depth: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+@attrs.frozen
+class Answer(Step):
+    """Answers what no step should."""
+
+    retry_limit: ClassVar[int] = 7
+    what: str
+
+    def run(self, context: StepContext) -> Next:
+        see(context, self.what)
+        return cast(Next, ANSWERS[self.what][0]())
+
+
 GREETER = Task("Greeter", [Read, Greet, Part])
-OTHERS = Task("Others", [Count, Anything, Lead, Slow])
+OTHERS = Task("Others", [Count, Anything, Answer, Lead, Slow])
 
 
 def fresh_world() -> Iterator[World]:

@@ -9,13 +9,12 @@ import pytest
 from sqlqueue.broker import Broker
 from sqlqueue.clock import UTC
 from sqlqueue.consumer import Consumer
-from sqlqueue.errors import EncodeError
-from sqlqueue.steps import Next, Task
+from sqlqueue.steps import Task
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Database, OpenBroker
 from sqlqueue.testing.contract.step_kinds import (
     GREETER,
-    Anything,
+    RESTING,
     Count,
     Greet,
     Lead,
@@ -29,8 +28,6 @@ from sqlqueue.testing.contract.step_kinds import (
 )
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
-
-RESTING = ("tried", "is_running", "error", "locked_until")
 
 
 class StepsContract(StepsBase):
@@ -79,29 +76,6 @@ class StepsContract(StepsBase):
         id = tasks.delay(Read("b"), 60, connection=connection)
         connection.execute("COMMIT")
         assert rows(database, tasks, "id") == [(id,)]
-
-    @pytest.mark.parametrize("step", [Anything(object()), Anything(float("nan")), "no step", Read])
-    def test_a_first_step_that_cannot_be_stored_is_refused(self, database: Database, broker: Broker, step: Any) -> None:
-        """SUITE 188"""
-        tasks = tasks_on(broker)
-        with pytest.raises(EncodeError, match=r"cannot be stored as JSON|is no step of this queue's tasks"):
-            tasks.enqueue(step)
-        assert rows(database, tasks, "id") == []
-
-    @pytest.mark.parametrize(
-        ("where", "said"), [("nowhere", "returned None; return Next.now"), ("on", "step Anything of task Others")]
-    )
-    def test_a_step_that_leads_to_none_that_can_be_stored_is_parked_at_once(
-        self, database: Database, broker: Broker, world: World, where: str, said: str
-    ) -> None:
-        """SUITE 189: whatever its limit; it counts as tried."""
-        tasks = tasks_on(broker)
-        tasks.enqueue(Lead(where))
-        drain(broker)
-        assert len(world.seen) == 1
-        ((step, tried, running, error, lease),) = rows(database, tasks, "step", *RESTING)
-        assert (step, tried, running, lease) == (f'{{"Others":{{"Lead":{{"where":"{where}"}}}}}}', 1, False, None)
-        assert said in error
 
     def test_a_failing_step_is_tried_up_to_its_limit_and_parked_with_its_causes(
         self, database: Database, broker: Broker, clock: ManualClock, world: World
@@ -198,31 +172,6 @@ class StepsContract(StepsBase):
         assert {id for (id,) in rows(database, tasks, "id")} == {parked, waiting}
 
     @pytest.mark.parametrize(
-        ("stored", "said"),
-        [
-            ("Greeter", "no JSON"),
-            ("7", "not of the form"),
-            ('{"Greeter": null}', "not of the form"),
-            ('{"Greeter": {"Read": {}, "Part": null}}', "not of the form"),
-            ('{"Greeter": {"Read": {"file": "x"}}}', "step Read of task Greeter does not decode"),
-            ('{"Greeter": {"Read": {"filename": 7}}}', "step Read of task Greeter does not decode"),
-            ('{"Greeter": {"Read": null}}', "step Read of task Greeter does not decode"),
-        ],
-    )
-    def test_what_is_no_step_is_parked_unspent_and_the_others_go_on(
-        self, database: Database, broker: Broker, world: World, stored: str, said: str
-    ) -> None:
-        """SUITE 194"""
-        tasks = tasks_on(broker)
-        insert(database, stored)
-        tasks.enqueue(Count(1))
-        drain(broker)
-        assert world.seen == [("Count", 1, 1)]
-        ((step, tried, running, error, lease),) = rows(database, tasks, "step", *RESTING)
-        assert (step, tried, running, lease) == (stored, 0, False, None)
-        assert said in error
-
-    @pytest.mark.parametrize(
         ("stored", "seen"),
         [
             ('{"Greeter": {"Part": null}}', ("Part", None, 1)),
@@ -289,22 +238,6 @@ class StepsContract(StepsBase):
             ("Read", name, 1) for name in "ab"
         ]
 
-    def test_a_settlement_that_the_database_refuses_is_a_failure_of_the_step(
-        self, database: Database, broker: Broker, clock: ManualClock, world: World
-    ) -> None:
-        """SUITE 198: it is tried again, and parked in the end."""
-        tasks = tasks_on(broker, clock)
-        database.execute("CREATE UNIQUE INDEX once ON pg_task (step)")
-        waiting, refused = tasks.delay(Greet("ANN"), 3600), tasks.enqueue(Read("ann"))
-        for _ in range(6):
-            drain(broker)
-            clock.advance(10)
-        assert [step for step, _, _ in world.seen] == ["Read"] * 6
-        tried = dict(rows(database, tasks, "id", "tried"))
-        assert tried == {waiting: 0, refused: 6}
-        (error,) = [error for _, error in rows(database, tasks, "id", "error") if error is not None]
-        assert "unique" in error.lower()
-
     def test_a_worker_that_was_lost_counts_as_a_try_and_parks_at_the_limit(
         self, database: Database, broker: Broker, clock: ManualClock, world: World
     ) -> None:
@@ -359,8 +292,3 @@ class StepsContract(StepsBase):
             recorder.wait_for("parked")
             assert tasks.resume(step="Lead") == 1
             recorder.wait_for("parked", count=2)
-
-    def test_a_next_step_is_made_of_a_delay_that_can_be(self) -> None:
-        for wrong in (-1, float("inf"), 1e300):
-            with pytest.raises(ValueError, match=r"Next.delay\(…, after\)"):
-                Next.delay(Part(), wrong)

@@ -277,11 +277,25 @@ class StepsAtWorkContract(StepsBase):
         drain(broker)
         assert [(run.id, run.task, run.step) for run in told] == [(id, "Others", "Count")] * 3
         assert [(run.attempt, run.outcome, run.error) for run in told] == [
-            (1, "retried", None),
+            (1, "retried", "RuntimeError: cannot count"),
             (2, "parked", "RuntimeError: cannot count"),
             (1, "acknowledged", None),
         ]
         assert all(run.seconds is not None and run.seconds >= 0 for run in told)
+
+    def test_a_task_that_is_parked_untried_is_told_with_the_names_that_can_be_read(
+        self, broker: Broker, clock: ManualClock, database: Database
+    ) -> None:
+        told: list[StepRun] = []
+        tasks_on(broker, clock, on_step=told.append)
+        for stored in ('{"Others": {"Count": "x"}}', "nonsense"):
+            insert(database, stored)
+        drain(broker)
+        assert sorted((run.task or "", run.step or "", run.attempt, run.seconds, run.outcome) for run in told) == [
+            ("", "", 0, None, "parked"),
+            ("Others", "Count", 0, None, "parked"),
+        ]
+        assert {run.error for run in told} == {error for (error,) in database.execute("SELECT error FROM pg_task")}
 
     def test_a_history_that_fails_stops_nobody(self, broker: Broker, world: World) -> None:
         def fail(run: StepRun) -> None:
