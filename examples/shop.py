@@ -10,6 +10,7 @@ relay, here in the same process, publishes each event and then deletes its row. 
 
 import argparse
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -26,6 +27,8 @@ CUSTOMERS = ("jane", "joe", "ann")
 
 CREATE = "CREATE TABLE IF NOT EXISTS shop_orders (number varchar(20) PRIMARY KEY, customer text, amount integer)"
 PLACE = "INSERT INTO shop_orders VALUES ({0}, {0}, {0}) ON CONFLICT DO NOTHING RETURNING number"
+
+WAITING = "SELECT count(*) FROM shop_events"
 
 
 @table("shop_events")
@@ -60,6 +63,12 @@ class Shop:
         with self.transaction():
             self.connection.execute(CREATE)
 
+    def waiting(self) -> int:
+        """How many events are not published yet."""
+        with self.transaction():
+            ((count,),) = self.connection.execute(WAITING).fetchall()
+        return int(count)
+
     def check_out(self, order: OrderPlaced) -> bool:
         """Write the order and its event, both or neither; False where the order is there already."""
         with self.transaction():
@@ -86,7 +95,8 @@ def sell(shop: Shop, orders: int) -> int:
     return placed
 
 
-def run(url: str, to: str, orders: int) -> None:
+def run(url: str, to: str, orders: int) -> int:
+    """Sell, and publish what there is; how many events wait to be tried again."""
     with Broker(url) as broker:
         events = broker.queue(Event)
         publisher = broker.publisher(to)
@@ -95,11 +105,16 @@ def run(url: str, to: str, orders: int) -> None:
         with shop_on(url, events) as shop:
             shop.create()
             print(f"{sell(shop, orders)} orders were placed", flush=True)
-        done = Consumer(broker).run_until_idle(60)
-        print(f"{done.settled} events were published to {publisher.name}", flush=True)
+            before = shop.waiting()
+            Consumer(broker).run_until_idle(60)
+            left = shop.waiting()
+        print(f"{before - left} events were published to {publisher.name}", flush=True)
         if isinstance(publisher, MemoryPublisher):
             for message in publisher.messages:
                 print(f"  {message.key}: event {message.id} {message.payload.decode()}")
+        if left:
+            print(f"{left} wait to be tried again", flush=True)
+        return left
 
 
 @contextmanager
@@ -121,8 +136,11 @@ def main() -> None:
     arguments.add_argument("--to", default="memory://bus", help="where events go (%(default)s)")
     arguments.add_argument("--orders", type=int, default=6, help="how many (%(default)s)")
     given = arguments.parse_args()
+    if given.url and given.url.startswith("sqlite:") and not given.url.partition("sqlite:///")[2]:
+        arguments.error("--url needs a file's path, as in sqlite:///shop.db: the shop and its relay each open it")
     with tempfile.TemporaryDirectory(prefix="sqlqueue-shop-") as directory:
-        run(given.url or f"sqlite:///{quote(directory)}/shop.db", given.to, given.orders)
+        left = run(given.url or f"sqlite:///{quote(directory)}/shop.db", given.to, given.orders)
+    sys.exit(1 if left else 0)
 
 
 if __name__ == "__main__":

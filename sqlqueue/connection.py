@@ -80,6 +80,16 @@ class AfterCommit(SQLQueueError):  # noqa: N818 - named by what happened
         self.results = results
 
 
+#: What a handler did to its delivery's connection that must not be, in words; and what may have happened to that.
+ENDED = (
+    "it committed or rolled back its delivery's transaction itself (as `with connection:` does), which is for its "
+    "outcome to do"
+)
+CLOSED = "it closed its delivery's connection"
+LOST = "its delivery's connection was lost"
+IN_USE = "a thread still uses its delivery's connection after it returned"
+
+
 @attrs.frozen
 class TakenBack:
     """How a connection came back from a handler. `problem`: what that did which must not be, such as to end the
@@ -99,7 +109,8 @@ class Session(Connection, Protocol):
         """Take the steps in their order, in one round trip where the driver can; the rows of each call.
 
         After an error nothing of what follows the failed step was done, and `roll_back` is needed. Raises `AfterCommit`
-        where something had been committed before it.
+        where something had been committed before it; `TransactionError`, which says `ENDED`, where a handler's
+        savepoint is not there any more.
         """
         ...
 

@@ -1,12 +1,13 @@
 """What a handler may know of the row that it works on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import attrs
 
 from sqlqueue.errors import TransactionError
+from sqlqueue.headers import RECORD_HEADER
 from sqlqueue.strategies.base import Claim
 
 
@@ -28,6 +29,8 @@ class Delivery:
     _connection: Any = attrs.field(default=None, repr=False)
     _over: bool = attrs.field(default=False, repr=False)
     _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
+    _kept_back: tuple[str, ...] = attrs.field(default=(), repr=False)
+    _told: "tuple[WhenProcessed, ...]" = attrs.field(default=(), repr=False)
 
     @property
     def connection(self) -> Any:
@@ -67,6 +70,34 @@ class Delivery:
         """Take the connection back."""
         self._connection, self._opener, self._over = None, None, True
 
+    def when_processed(self, call: "WhenProcessed") -> None:
+        """Have `call` called once the message is processed: acknowledged or dropped, with its replies confirmed.
+
+        That is before the row is settled, in the handler's transaction where it has one; behind the settlement where
+        that undoes the transaction. It is called once for those of a batch that ask for the same.
+        """
+        self._told += (call,)
+
+    def keep_back(self, header: str) -> None:
+        """Let no reply have this header of the message, for it is about the message alone; not even one that copies
+        its headers."""
+        self._kept_back += (header,)
+
+    def headers_of_reply(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The headers of a reply that gives itself these: the message's beside them, but for what is about that
+        alone."""
+        inherited = {name: value for name, value in self.headers.items() if name != RECORD_HEADER}
+        headers = {**inherited, **own}
+        for name in self._kept_back:
+            if name in headers and headers[name] == self.headers.get(name):
+                del headers[name]
+        return headers
+
+    @property
+    def asked(self) -> bool:
+        """Whether anybody is to be told once it is processed."""
+        return bool(self._told)
+
     @property
     def attempt(self) -> int | None:
         return self.claim.attempt
@@ -85,3 +116,17 @@ class Delivery:
     def lose(self) -> None:
         """Note that the row belongs to somebody else now."""
         self._lost = True
+
+
+#: Told of deliveries that are processed; it raises nothing.
+WhenProcessed = Callable[[Sequence[Delivery]], None]
+
+
+def tell_processed(deliveries: Sequence[Delivery]) -> None:
+    """Call what was to be called once these are processed."""
+    asked: dict[WhenProcessed, list[Delivery]] = {}
+    for delivery in deliveries:
+        for call in delivery._told:
+            asked.setdefault(call, []).append(delivery)
+    for call, of in asked.items():
+        call(of)

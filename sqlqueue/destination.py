@@ -7,7 +7,7 @@ import attrs
 
 from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
-from sqlqueue.spec import ColumnSpec, TableSpec, default_of
+from sqlqueue.spec import ColumnSpec, TableSpec, default_of, makes_default
 
 #: Roles that a row begins anew with wherever it goes.
 AFRESH = (
@@ -52,11 +52,18 @@ class Match:
     column: ColumnSpec
     source: ColumnSpec | None
 
+    @property
+    def may_lack(self) -> bool:
+        """Whether the row's own value may be NULL, which the column does not take."""
+        own = self.source
+        return own is not None and own.optional and own.role is not Role.ID and not self.column.optional
+
 
 def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
     """The columns that a move names, matched by role, then by name; the others are for the database to fill.
 
-    Raises `DeclarationError` where the payload has no place, or two columns that match hold different types.
+    Raises `DeclarationError` where the payload has no place, or two columns that match hold different types, or one of
+    them NULL and the other none.
     """
     found = [
         Match(column, own)
@@ -68,6 +75,7 @@ def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
     for match in found:
         if match.source is not None:
             _check_types(source, destination, match.column, match.source)
+            _check_null(source, destination, match, match.source)
     payload = source.role(Role.PAYLOAD)
     if payload is not None and not any(match.source is payload for match in found):
         raise DeclarationError(
@@ -103,7 +111,12 @@ def _has_own_value(column: ColumnSpec, destination: Destination) -> bool:
         return column.role in SET_AFRESH and not (column.role is Role.RETRY_AFTER and column.optional)
     if column.role is Role.GROUP:
         return destination.group is not None
-    return default_of(column) not in (None, attrs.NOTHING)
+    return has_default(column)
+
+
+def has_default(column: ColumnSpec) -> bool:
+    """Whether its declaration gives it a value."""
+    return makes_default(column) or default_of(column) not in (None, attrs.NOTHING)
 
 
 def _check_types(source: TableSpec, destination: Destination, theirs: ColumnSpec, own: ColumnSpec) -> None:
@@ -113,6 +126,17 @@ def _check_types(source: TableSpec, destination: Destination, theirs: ColumnSpec
         f"table {source.name!r}: its dead letters go into table {destination.spec.full_name!r}, whose column "
         f"{theirs.name!r} is declared as {_named(theirs.type)} and takes the values of {own.name!r}, which is declared "
         f"as {_named(own.type)}; declare both alike"
+    )
+
+
+def _check_null(source: TableSpec, destination: Destination, match: Match, own: ColumnSpec) -> None:
+    theirs = match.column
+    if not match.may_lack or has_default(theirs):
+        return
+    raise DeclarationError(
+        f"table {source.name!r}: its dead letters go into table {destination.spec.full_name!r}, whose column "
+        f"{theirs.name!r} takes no NULL and the values of {own.name!r}, which may be NULL; declare it as "
+        f"{_named(theirs.type)} | None, or give it a default"
     )
 
 

@@ -20,6 +20,9 @@ from sqlqueue.strategies.stepping import Stepping
 #: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
 
+#: The largest number that every database takes.
+MOST = 2**63 - 1
+
 #: The shortest lease, in seconds.
 SHORTEST_LEASE = 0.1
 
@@ -54,10 +57,18 @@ class Handler:
     runner: Callable[..., Any] | None = None
     channels: tuple[str, ...] = ()
 
+    def check(self, queue: Any) -> None:
+        """Ask a function that is not for every queue, which says so by `check_queue(queue, handler)`; that raises."""
+        check = getattr(self.function, "check_queue", None)
+        if check is not None:
+            check(queue, self)
+
 
 def whole(value: Any, what: str, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise DeclarationError(f"{what} is {value!r}; give a whole number from {least} up")
+    if value > MOST:
+        raise DeclarationError(f"{what} is {value!r}, more than a database counts to; give a number up to {MOST}")
     return value
 
 
@@ -87,13 +98,16 @@ def some_seconds(value: Any, what: str, effect: str) -> float:
     return taken
 
 
-def check_publisher(given: Any) -> None:
-    """`DeclarationError` for what nothing can be published with."""
-    if not all(callable(getattr(given, name, None)) for name in ("publish", "close")):
+def publisher_of(given: Any, opened: Callable[[str], Publisher], what: str) -> Publisher:
+    """A publisher, or the one to its URL, by `opened`; `DeclarationError` for what nothing can be published with."""
+    publisher: Publisher = opened(given) if isinstance(given, str) else given
+    can = all(callable(getattr(publisher, name, None)) for name in ("publish", "close"))
+    if not can or isinstance(publisher, type):
         raise DeclarationError(
-            f"reply_to={given!r} is no publisher; give a URL, or an object with publish(messages) and close(), which a "
+            f"{what}={given!r} is no publisher; give a URL, or an object with publish(messages) and close(), which a "
             "queue has as sqlqueue.relay.QueuePublisher(queue)"
         )
+    return publisher
 
 
 def refuse_transactional_batch(batch: Any, transactional: Any) -> None:
@@ -196,7 +210,8 @@ def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]
     named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
     several = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     hints = _hints(called, where) if positional else {}
-    if len(required) > 2 or named or (not positional and not several):
+    no_message = not several if not positional else _is_delivery(hints.get(positional[0].name))
+    if len(required) > 2 or named or no_message:
         message, delivery = form
         raise DeclarationError(
             f"{where}: takes {signature}; a handler is called as f({message}) or f({message}, {delivery})"

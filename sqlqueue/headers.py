@@ -9,6 +9,10 @@ from sqlqueue.errors import DecodeError, EncodeError
 #: What header values may be; they are stored as text.
 HEADER_TYPES = (str, int, float, bool)
 
+#: The header by which a tracked message names its record, unless another is chosen: what answers to it is another
+#: message, and does not inherit it.
+RECORD_HEADER = "outbox-record"
+
 
 def encode_headers(headers: Mapping[Any, Any]) -> dict[str, str]:
     """Headers as they are stored; `EncodeError` for a key or value of another type."""

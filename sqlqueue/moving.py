@@ -1,14 +1,15 @@
 """The statements that move a row to its dead letter, each of them settling it: whoever is fenced out moves nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from sqlqueue.clock import DatabaseClock
 from sqlqueue.column import Role
-from sqlqueue.destination import Destination, Match, matches
-from sqlqueue.spec import ColumnSpec, default_of
+from sqlqueue.destination import SET_AFRESH, Destination, Match, matches
+from sqlqueue.dialect import Converter
+from sqlqueue.spec import ColumnSpec, default_of, makes_default
 from sqlqueue.sql import Statement
 from sqlqueue.words import Words, also
 
@@ -26,14 +27,19 @@ NOW = "dead_letter_now"
 GROUP = "dead_letter_group"
 DEFAULT = "dead_letter_default_{number}"
 
+#: Roles whose value comes with the move, where the row has none.
+GIVEN = (*SET_AFRESH, Role.GROUP)
+
 
 @attrs.frozen
 class Moving:
     """The statements of a move, of which the last one returns the ids of the rows that it moved, and what they bind
-    beside what is given."""
+    beside what is given. `singly`: they move one row. `made`: what makes a value of that one row."""
 
     statements: Sequence[Statement]
+    singly: bool
     constants: Mapping[str, Any]
+    made: Mapping[str, Callable[[], Any]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -72,7 +78,7 @@ def _to_group(words: Words, destination: Destination, given: Mapping[str, Column
         group=words.bare(Role.GROUP),
         afresh=also(list(_afresh(words, headers=words.given("headers", singly=single)))),
     )
-    return Moving([statement], {GROUP: destination.group})
+    return Moving([statement], single, {GROUP: destination.group})
 
 
 def _afresh(words: Words, *, headers: str) -> Iterator[str]:
@@ -90,9 +96,11 @@ def _afresh(words: Words, *, headers: str) -> Iterator[str]:
 
 
 def _to_table(words: Words, destination: Destination, given: Mapping[str, ColumnSpec]) -> Moving:
-    single, dialect = is_single(words), words.dialect
-    constants: dict[str, Any] = {}
-    values = [_value(words, match, destination, constants) for match in matches(words.spec, destination)]
+    dialect, found = words.dialect, matches(words.spec, destination)
+    defaults = _defaults(words, found)
+    made = {default.name: default.value for default in defaults.values() if makes_default(default.column)}
+    single = is_single(words) or bool(made)
+    values = [_value(words, match, destination, defaults, single=single) for match in found]
     kept = [value for value in values if value.of_row]
     names = {id(value): f"_kept_{number}" for number, value in enumerate(kept)}
     shape = {
@@ -114,15 +122,43 @@ def _to_table(words: Words, destination: Destination, given: Mapping[str, Column
         )
         for one in composed
     ]
-    return Moving(statements, constants)
+    constants = {one.name: one.value() for one in defaults.values() if one.name not in made}
+    return Moving(statements, single, {**constants, GROUP: destination.group}, made)
 
 
-def _value(words: Words, match: Match, destination: Destination, constants: dict[str, Any]) -> _Value:
+@attrs.frozen
+class _Default:
+    """The declared default of a column of the destination. `name`: of its value."""
+
+    column: ColumnSpec
+    name: str
+    encode: Converter | None
+
+    def value(self) -> Any:
+        default = default_of(self.column)
+        return default if default is None or self.encode is None else self.encode(default)
+
+
+def _defaults(words: Words, found: Sequence[Match]) -> Mapping[str, _Default]:
+    """By field, those that a move needs."""
+    needed = [
+        match.column for match in found if match.may_lack or (match.source is None and match.column.role not in GIVEN)
+    ]
+    return {
+        column.field: _Default(column, DEFAULT.replace("{number}", str(number)), words.dialect.encoder(column))
+        for number, column in enumerate(needed)
+    }
+
+
+def _value(
+    words: Words, match: Match, destination: Destination, defaults: Mapping[str, _Default], *, single: bool
+) -> _Value:
     column = match.column
     if match.source is not None:
-        return _Value(column, words.qualified(match.source), of_row=True)
+        own = words.qualified(match.source)
+        expression = f"COALESCE({own}, :{defaults[column.field].name})" if match.may_lack else own
+        return _Value(column, expression, of_row=True)
     if column.role is Role.HEADERS:
-        single = is_single(words)
         return _Value(column, words.given("headers", singly=single), of_row=not single)
     theirs = attrs.evolve(words, spec=destination.spec)
     if column.role is Role.RETRY_AFTER:
@@ -132,12 +168,8 @@ def _value(words: Words, match: Match, destination: Destination, constants: dict
     if column.role is Role.RUNNING:
         return _Value(column, "FALSE")
     if column.role is Role.GROUP:
-        constants[GROUP] = destination.group
         return _Value(column, f":{GROUP}")
-    name = DEFAULT.replace("{number}", str(len(constants)))
-    encode, default = words.dialect.encoder(column), default_of(column)
-    constants[name] = default if encode is None else encode(default)
-    return _Value(column, f":{name}")
+    return _Value(column, f":{defaults[column.field].name}")
 
 
 def _now(words: Words, column: ColumnSpec) -> str:

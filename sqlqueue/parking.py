@@ -1,8 +1,9 @@
 """For operators: the rows that were parked, and how they are put back to work."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import attrs
 
@@ -14,7 +15,7 @@ from sqlqueue.destination import Destination
 from sqlqueue.errors import DeclarationError, DecodeError
 from sqlqueue.handler import Handler, whole
 from sqlqueue.rows import Reader, reader
-from sqlqueue.spec import TableSpec
+from sqlqueue.spec import ROLE_TYPES, ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.strategies.base import Claim
 from sqlqueue.words import Words, also, every
@@ -62,6 +63,13 @@ class ParkedRow:
     attempts: int | None
     error: str
     message: Any
+
+
+@attrs.frozen
+class AsFound:
+    """The id of a row as the driver returned it, which may be spelled as no id of ours is."""
+
+    id: Any
 
 
 class Parking:
@@ -118,13 +126,16 @@ class Parking:
 
     # -- putting back -----------------------------------------------------------------------------------------
 
-    def requeue(self, ids: Iterable[Any] | None) -> Call:
+    def requeue(self, ids: Any) -> Call:
         """The call that puts these rows, or all, back to work; it returns a row for each that was parked."""
         values: dict[str, Any] = {"group": self._group}
         if ids is None:
             return Call(self._requeue_all(), values)
-        encode = self._words.dialect.encoder(self._words.spec.id)
-        return Call(self._requeue(), {**values, "id": [id if encode is None else encode(id) for id in ids]})
+        column, dialect = self._words.spec.id, self._words.dialect
+        taken = [
+            one.id if isinstance(one, ParkedRow | AsFound) else id_in(column, one, self._queue) for one in listed(ids)
+        ]
+        return Call(self._requeue(), {**values, "id": [one for id in taken for one in dialect.spellings(column, id)]})
 
     def _requeue(self) -> Statement:
         words = self._words
@@ -150,6 +161,28 @@ class Parking:
         return every([*own, f"{words.column(Role.ERROR)} IS NOT NULL"])
 
 
+def id_in(column: ColumnSpec, given: Any, queue: str) -> Any:
+    """An id as its column is declared; `ValueError` for one that cannot be of this table."""
+    declared = column.type if isinstance(column.type, type) else object
+    kind = next((kind for kind in ROLE_TYPES[Role.ID] if issubclass(declared, kind)), None)
+    if kind is None or (isinstance(given, kind) and not isinstance(given, bool)):
+        return given
+    try:
+        if kind is UUID and isinstance(given, str):
+            return UUID(given)
+    except ValueError:
+        pass
+    raise ValueError(
+        f"queue {queue}: {given!r:.200} is no id of its rows, which is {kind.__name__}; give one, a row as it was "
+        "shown, or a list of either"
+    )
+
+
+def listed(ids: Any) -> Sequence[Any]:
+    """One id, or several, as a list of them."""
+    return [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
+
+
 class HasParkedRows:
     """What a queue can do with its parked rows."""
 
@@ -168,6 +201,10 @@ class HasParkedRows:
     def _open(self) -> None:
         raise NotImplementedError
 
+    @property
+    def _wake(self) -> Callable[[], None]:
+        raise NotImplementedError
+
     def parked(self, *, limit: int = 100) -> Sequence[ParkedRow]:
         """The first `limit` parked rows, by id, with their messages as the queue's handler takes them.
 
@@ -179,23 +216,24 @@ class HasParkedRows:
         with self.broker.pool.connection() as ours:
             return self._parking().rows(ours, self.broker.codec, kind=kind, cap=cap, limit=most)
 
-    def requeue(self, ids: Iterable[Any] | None = None, *, connection: Any = None) -> int:
-        """Put parked rows back to work, those with these `ids` or all of them, their attempts counted afresh; how many.
+    def requeue(self, ids: Any = None, *, connection: Any = None) -> int:
+        """Put parked rows back to work, their attempts counted afresh; how many.
 
-        A row that is not parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
-        Raises `DeclarationError` for a table without an `error` column.
+        `ids`: one id, or a row that `parked` returned, or a list of either; None for all parked rows. A row that is not
+        parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
+        Raises `DeclarationError` for a table without an `error` column, `ValueError` for what is no id of its rows.
         """
         self._open()
-        if isinstance(ids, str | bytes):
-            raise ValueError(f"ids={ids!r} is one id; give a list of them, or None for all parked rows")
         here = Destination(self.spec, self.group)
         calls = [self._parking().requeue(ids), *self.broker.notifications(here)]
         if connection is not None:
-            return len(self.broker.adopt(connection).run(calls)[0])
+            count = len(self.broker.adopt(connection).run(calls)[0])
+            self.broker.wake_after_commit(connection, self._wake)
+            return count
         with self.broker.pool.connection() as ours:
             count = len(ours.run(calls)[0])
         log.info("queue %s: %d parked rows were put back to work", self.name, count)
-        self.broker.wake(here)
+        self._wake()
         return count
 
     def _parking(self) -> Parking:

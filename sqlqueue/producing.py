@@ -13,7 +13,7 @@ from sqlqueue.dialect import Connection, Converter, Dialect
 from sqlqueue.errors import DeclarationError, EncodeError
 from sqlqueue.headers import encode_headers
 from sqlqueue.rows import encode_payload
-from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of
+from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec, default_of, needs_row
 
 
 @attrs.frozen(kw_only=True)
@@ -176,6 +176,11 @@ class RowMaker:
                 f"queue {self.queue}: the row has no group; enqueue it to the queue of one, which is "
                 f"broker.queue(…, group=…), or give the row its {column.field!r}"
             )
+        if needs_row(column):
+            raise EncodeError(
+                f"queue {self.queue}: the row has no value for {column.field!r}, whose default is made of the row "
+                "itself (Factory(takes_self=True), @field.default); enqueue a whole row, or give another default"
+            )
         if default is attrs.NOTHING:
             raise EncodeError(
                 f"queue {self.queue}: the row has no value for {column.field!r}, which has no default; enqueue a whole "
@@ -195,6 +200,11 @@ class RowMaker:
         COPY evaluates no expression for a row. So where each needs a moment and only the database knows *now*, it is
         asked, once for all of them.
         """
+        if isinstance(messages, str | bytes | bytearray | memoryview | Mapping):
+            raise ValueError(
+                f"queue {self.queue}: enqueue_many is given {messages!r:.200}, which is one message; give a list of "
+                "messages, or enqueue it"
+            )
         due = self.spec.role(Role.RETRY_AFTER)
         if self.delay is None or due is None or due.optional:
             return (self.values(self.row(message)) for message in messages)

@@ -13,7 +13,7 @@ from sqlqueue.column import Role
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, check_publisher, make_handler, refuse_transactional_batch
+from sqlqueue.handler import Handler, make_handler, publisher_of, refuse_transactional_batch
 from sqlqueue.parking import HasParkedRows
 from sqlqueue.producing import RowMaker
 from sqlqueue.publisher import Publisher
@@ -101,7 +101,7 @@ class Queue(HasParkedRows):
     def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
         """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
 
-        All are inserted or none. `connection` as in `enqueue`.
+        All are inserted or none. `connection` as in `enqueue`; all messages are then read before the first statement.
         """
         self._open()
         if connection is not None:
@@ -245,7 +245,7 @@ class Queue(HasParkedRows):
         """
         refuse_transactional_batch(batch, transactional)
         if reply_to is not None:
-            check_publisher(self.broker.publisher(reply_to) if isinstance(reply_to, str) else reply_to)
+            publisher_of(reply_to, self.broker.publisher, "reply_to")
 
         def register(function: Any) -> Any:
             made = make_handler(
@@ -296,4 +296,5 @@ class Queue(HasParkedRows):
                 )
         if self.spec.has(Role.PAYLOAD) and made.kind is not bytes:
             payload_decoder(self.broker.codec, made.kind)
+        made.check(self)
         self._handler = made

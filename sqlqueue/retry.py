@@ -1,12 +1,13 @@
 """When a failed row is tried again: pure functions from the attempt to a delay in seconds."""
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import attrs
 
 from sqlqueue.clock import Duration, seconds
+from sqlqueue.errors import DecodeError
 
 
 class RetryPolicy(Protocol):
@@ -93,16 +94,29 @@ class Computed:
 
 @attrs.frozen
 class ByException:
-    """The policy of the exception's class, or of the nearest of its base classes that has one; else `otherwise`."""
+    """The policy of the exception's class, or of the nearest of its base classes that has one; else `otherwise`.
+
+    A `DecodeError` goes by the class of what it came from, such as `json.JSONDecodeError`, before its own.
+    """
 
     policies: Mapping[type[BaseException], RetryPolicy]
     otherwise: RetryPolicy
 
     def delay(self, attempt: int, error: BaseException) -> float | None:
-        for kind in type(error).__mro__:
+        for kind in _kinds(error):
             if kind in self.policies:
                 return self.policies[kind].delay(attempt, error)
         return self.otherwise.delay(attempt, error)
+
+
+def _kinds(error: BaseException) -> Iterator[type]:
+    """The classes by which an error is looked up. Those that a cause shares with it, such as `Exception`, come last:
+    they say nothing of the cause."""
+    own = type(error).__mro__
+    cause = error.__cause__ if isinstance(error, DecodeError) else None
+    if cause is not None:
+        yield from (kind for kind in type(cause).__mro__ if kind not in own)
+    yield from own
 
 
 #: 1 s doubling to 1 h, for ever.

@@ -87,8 +87,7 @@ def reader(dialect: Dialect, spec: TableSpec, codec: Codec, kind: Any) -> Reader
 def _row_reader(
     spec: TableSpec, columns: Sequence[ColumnSpec], decoders: Sequence[Converter | None]
 ) -> Callable[[tuple[Any, ...]], Any]:
-    make: Callable[..., Any] = dict if spec.row_class is None else spec.row_class
-    fields = [(column, column.field.lstrip("_") if spec.row_class else column.field) for column in columns]
+    make, fields, others = _maker(spec, columns)
 
     def read(row: tuple[Any, ...]) -> Any:
         values = {}
@@ -96,12 +95,31 @@ def _row_reader(
             if value is None and not column.optional and not column.generated:
                 raise DecodeError(f"column {column.name!r} is NULL and is not declared as optional")
             values[name] = decode_column(decode, column, value)
+        set_later = {name: values.pop(name) for name in others}
         try:
-            return make(**values)
+            made = make(**values)
         except Exception as error:  # a validator of the row's class may raise anything
             raise DecodeError(f"the row is refused by its class: {error!r}") from error
+        for name, value in set_later.items():
+            object.__setattr__(made, name, value)  # as the table holds it, whatever the class does on assignment
+        return made
 
     return read
+
+
+def _maker(
+    spec: TableSpec, columns: Sequence[ColumnSpec]
+) -> tuple[Callable[..., Any], Sequence[tuple[ColumnSpec, str]], Sequence[str]]:
+    """What makes a row, the name by which it takes each column's value, and the names of those that it does not take:
+    fields with `init=False`."""
+    if spec.row_class is None:
+        return dict, [(column, column.field) for column in columns], ()
+    attributes = {one.name: one for one in attrs.fields(spec.row_class)}
+    fields = [
+        (column, str(attributes[column.field].alias) if attributes[column.field].init else column.field)
+        for column in columns
+    ]
+    return spec.row_class, fields, [column.field for column in columns if not attributes[column.field].init]
 
 
 def payload_decoder(codec: Codec, kind: Any) -> Converter:

@@ -57,6 +57,11 @@ class Verdict:
     problem: str | None = None
     remark: str | None = None
 
+    @property
+    def processed(self) -> bool:
+        """Whether the handler is done with the row: it acknowledged it, or dropped it by its own word."""
+        return self.settlement.move is Move.FINISH and self.problem is None
+
 
 ACKNOWLEDGED = Verdict(ACKNOWLEDGE, "acknowledged")
 
@@ -131,6 +136,15 @@ def spend(rules: Rules, reason: str) -> Verdict:
     if rules.parks:
         return Verdict(Settlement(Move.PARK, error=reason), "parked", problem=reason)
     return Verdict(DROP, "dropped", problem=f"{reason} (dropped: the table has no column to park it in)")
+
+
+def noted(verdict: Verdict, note: str) -> Verdict:
+    """The verdict with a further word behind its reason, where it has one."""
+    room = ERROR_LENGTH - len(note) - 1
+    settlement, problem = verdict.settlement, verdict.problem
+    if settlement.error is not None:
+        settlement = attrs.evolve(settlement, error=f"{settlement.error[:room]}\n{note}")
+    return attrs.evolve(verdict, settlement=settlement, problem=problem and f"{problem}\n{note}")
 
 
 def spent_at_claim(rules: Rules, attempt: int | None) -> Verdict | None:

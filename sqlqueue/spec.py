@@ -127,7 +127,8 @@ class TableSpec:
     def values(self, row: Any) -> Mapping[str, Any]:
         """A row's fields by name, whether the row is an object of the class or a mapping."""
         if self.row_class is not None and isinstance(row, self.row_class):
-            return {spec.field: getattr(row, spec.field) for spec in self.columns}
+            # One that its class does not take (init=False) may not be set yet.
+            return {spec.field: getattr(row, spec.field) for spec in self.columns if hasattr(row, spec.field)}
         return dict(row)
 
 
@@ -257,14 +258,22 @@ def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
             raise DeclarationError(f"{where}: {{{name}}} names no field; name one of {', '.join(sorted(fields))}")
 
 
+def makes_default(spec: ColumnSpec) -> bool:
+    """Whether a function makes its default, for each row anew."""
+    return isinstance(spec.default, attrs.Factory) and not needs_row(spec)  # type: ignore[arg-type]
+
+
+def needs_row(spec: ColumnSpec) -> bool:
+    """Whether its default is made of the row, so that only the row's class can make it."""
+    return isinstance(spec.default, attrs.Factory) and spec.default.takes_self  # type: ignore[arg-type]
+
+
 def default_of(spec: ColumnSpec) -> Any:
     """The value of a field that a row in the making does not name, or `attrs.NOTHING`."""
-    default = spec.default
+    default: Any = attrs.NOTHING if needs_row(spec) else spec.default
     if default is attrs.NOTHING and spec.role is not None:
         default = DEFAULTS.get(spec.role, attrs.NOTHING)
-    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        return default.factory()
-    return default
+    return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 
 def spec_of(declared: "type | TableSpec") -> TableSpec:

@@ -71,7 +71,12 @@ class Commit:
     chain: bool = False
 
 
-COMMIT, COMMIT_AND_CHAIN = Commit(), Commit(chain=True)
+@attrs.frozen
+class Rollback:
+    """Undo the open transaction."""
+
+
+COMMIT, COMMIT_AND_CHAIN, ROLLBACK = Commit(), Commit(chain=True), Rollback()
 
 
 class Savepoint(Enum):
@@ -84,7 +89,7 @@ class Savepoint(Enum):
 
 
 #: What a connection can be told to do. A call outside of a transaction is one by itself, and need not be durable.
-Step = Call | Begin | Commit | Savepoint
+Step = Call | Begin | Commit | Rollback | Savepoint
 
 
 def fill(template: str, fragments: Mapping[str, str]) -> str:

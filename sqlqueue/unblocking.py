@@ -8,7 +8,10 @@ import attrs
 
 from sqlqueue.column import Role
 from sqlqueue.connection import Connection
-from sqlqueue.errors import DeclarationError
+from sqlqueue.dialect import Converter
+from sqlqueue.errors import DeclarationError, DecodeError
+from sqlqueue.rows import decode_column
+from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.fronts import ALL, MOST_SEEN, line_parts
@@ -97,12 +100,19 @@ def blocked_keys(connection: Connection, words: Words, group: str | None) -> Ite
                 return
             told.add(line)
             if not due:
-                key = line if read_key is None else read_key(line)
-                shown = id if read_id is None else read_id(id)
+                key, shown = _read(read_key, column, line), _read(read_id, words.spec.id, id)
                 yield BlockedKey(key=key, id=shown, attempt=attempt, until=read_until(until))
         if len(rows) < MOST_SEEN:
             return
         last = rows[-1][0]
+
+
+def _read(decode: Converter | None, column: ColumnSpec, value: Any) -> Any:
+    """A value; as the driver returned it, where it cannot be read."""
+    try:
+        return decode_column(decode, column, value)
+    except DecodeError:
+        return value
 
 
 def _hidden(words: Words, hides: Role) -> Statement:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import attrs
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from sqlqueue.dialect import Row
@@ -40,13 +41,23 @@ class AdoptedConnection:
         *,
         then: Sequence[Call] = (),
     ) -> int:
+        made = self._made(rows)
         with self._as_one(True):
             if self.driver.pgconn.pipeline_status == PipelineStatus.OFF:
-                return copy(self.driver, table, columns, rows, then)
-            return self._insert_each(insert, columns, rows, then)
+                return copy(self.driver, table, columns, made, then)
+            return self._insert_each(insert, columns, made, then)
+
+    def _made(self, rows: Iterable[Row]) -> Sequence[Row]:
+        """All rows, before the first statement: who makes them may use this connection himself, which waits for ever
+        while a COPY is open, and a value that cannot be sent would end the caller's transaction with the COPY."""
+        made = list(rows)
+        transformer = Transformer(Cursor(self.driver))
+        for row in made:
+            transformer.dump_sequence(row, [PyFormat.TEXT] * len(row))
+        return made
 
     def _insert_each(
-        self, insert: Statement, columns: Sequence[ColumnSpec], rows: Iterable[Row], then: Sequence[Call]
+        self, insert: Statement, columns: Sequence[ColumnSpec], rows: Sequence[Row], then: Sequence[Call]
     ) -> int:
         """One statement a row: the protocol has no COPY within the caller's pipeline."""
         fields = [column.field for column in columns]

@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from sqlqueue.connection import AfterCommit
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step, fill
+from sqlqueue.sql import Begin, Call, Commit, Rollback, Savepoint, Step, fill
 from sqlqueue_postgres.adapters import Cursor, Driver
 from sqlqueue_postgres.names import quote, table_name
 from sqlqueue_postgres.pipeline import pipelined
@@ -27,6 +27,7 @@ BEGINS = {
     "REPEATABLE READ": "BEGIN ISOLATION LEVEL REPEATABLE READ",
     "SERIALIZABLE": "BEGIN ISOLATION LEVEL SERIALIZABLE",
 }
+ROLLBACK = "ROLLBACK"
 COMMIT = "COMMIT"
 COMMIT_AND_CHAIN = "COMMIT AND CHAIN"
 
@@ -50,11 +51,13 @@ def execute_call(driver: Driver, call: Call) -> list[Row]:
     return cursor.fetchall() if call.statement.width else []
 
 
-def words_of(step: Begin | Commit | Savepoint) -> str:
+def words_of(step: Begin | Commit | Rollback | Savepoint) -> str:
     if isinstance(step, Begin):
         return BEGINS[step.isolation]
     if isinstance(step, Savepoint):
         return step.value
+    if isinstance(step, Rollback):
+        return ROLLBACK
     return COMMIT_AND_CHAIN if step.chain else COMMIT
 
 
@@ -75,14 +78,21 @@ def together(
     return [cursor.fetchall() if call.statement.width else [] for cursor, call in zip(cursors, calls, strict=True)]
 
 
-def sent(driver: Driver, steps: Sequence[Step], within: Sequence[Words], alone: Sequence[Words]) -> list[list[Row]]:
+def sent(
+    driver: Driver,
+    steps: Sequence[Step],
+    within: Sequence[Words],
+    alone: Sequence[Words],
+    behind: Sequence[Words],
+) -> list[list[Row]]:
     """The steps in one round trip, without pipelines (libpq 13) in one each. A transaction that begins here begins with
-    `within`; where `alone` says how, calls outside of a transaction get one together."""
+    `within`; where `alone` says how, calls outside of a transaction get one together. `behind` follows the end of a
+    handler's part of a transaction."""
     calls: list[tuple[Call, Cursor]] = []
     commits: list[Cursor] = []
     try:
         with pipelined(driver) if psycopg.Pipeline.is_supported() else nullcontext():
-            _start_all(driver, _framed(driver, steps, alone), within, calls, commits)
+            _start_all(driver, _framed(driver, steps, alone, behind), within, calls, commits)
     except psycopg.Error as error:
         explain(error)
         if any(cursor.statusmessage for cursor in commits):
@@ -91,8 +101,10 @@ def sent(driver: Driver, steps: Sequence[Step], within: Sequence[Words], alone: 
     return [_fetched(call, cursor) for call, cursor in calls]
 
 
-def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> Iterator[Step | Sequence[Words]]:
-    """The steps, with a transaction around calls that have none, where they need one."""
+def _framed(
+    driver: Driver, steps: Sequence[Step], alone: Sequence[Words], behind: Sequence[Words]
+) -> Iterator[Step | Sequence[Words]]:
+    """The steps, with a transaction around calls that have none, where they need one, and what follows a handler."""
     held = driver.pgconn.transaction_status != TransactionStatus.IDLE
     framing = False
     for step in steps:
@@ -102,9 +114,11 @@ def _framed(driver: Driver, steps: Sequence[Step], alone: Sequence[Words]) -> It
         elif framing and not isinstance(step, Call):
             framing = False
             yield ((COMMIT, ()),)
-        if isinstance(step, Begin | Commit):
-            held = isinstance(step, Begin) or step.chain
+        if isinstance(step, Begin | Commit | Rollback):
+            held = isinstance(step, Begin) or (isinstance(step, Commit) and step.chain)
         yield step
+        if isinstance(step, Savepoint | Rollback):
+            yield behind
     if framing:
         yield ((COMMIT, ()),)
 
@@ -124,7 +138,7 @@ def _start_all(
             say(driver, within if step.chain else ())
         elif isinstance(step, Begin):
             say(driver, [(words_of(step), ()), *within])
-        elif isinstance(step, Savepoint):
+        elif isinstance(step, Savepoint | Rollback):
             say(driver, [(words_of(step), ())])
         else:
             say(driver, step)
@@ -156,11 +170,16 @@ def copy(
     return cursor.rowcount
 
 
-def roll_back(driver: Driver) -> None:
-    """End the transaction that a failure left open, if any; a connection that cannot is closed."""
-    if driver.closed or driver.pgconn.transaction_status == TransactionStatus.IDLE:
+def roll_back(driver: Driver, behind: Sequence[Words] = ()) -> None:
+    """End the transaction that a failure left open, if any, and say what follows that; one that cannot is closed."""
+    if driver.closed:
         return
+    idle = driver.pgconn.transaction_status == TransactionStatus.IDLE
     try:
-        driver.rollback()
+        if behind:
+            with pipelined(driver) if psycopg.Pipeline.is_supported() else nullcontext():
+                say(driver, [*(() if idle else ((ROLLBACK, ()),)), *behind])
+        elif not idle:
+            driver.rollback()
     except psycopg.Error:
         driver.close()

@@ -7,18 +7,17 @@ import attrs
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from sqlqueue.connection import AfterCommit, TakenBack
+from sqlqueue.connection import ENDED, AfterCommit, TakenBack
 from sqlqueue.dialect import Row
+from sqlqueue.errors import TransactionError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Begin, Call, Commit, Statement, Step
+from sqlqueue.sql import ROLLBACK, Begin, Call, Commit, Rollback, Savepoint, Statement, Step
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import LIMIT_TIME, NEED_NOT_BE_DURABLE, NO_LIMIT, copy, words_of
 from sqlqueue_postgres.fuse import MISFITS, Fused, fuse
-from sqlqueue_postgres.handed import Handed, opening
+from sqlqueue_postgres.handed import PUT_BACK, Came, Handed, ended, opening
 from sqlqueue_postgres.trouble import is_stale_plan
 from sqlqueue_postgres.wire import Said, Wire
-
-ROLLBACK = b"ROLLBACK"
 
 
 @attrs.define
@@ -27,8 +26,9 @@ class OwnConnection:
 
     driver: Driver
     _wire: Wire
-    _as_it_came: Row
+    _came: Came
     _handed: Handed | None = None
+    _changed: bool = False  # by a handler, as far as we know
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         if not calls:
@@ -56,13 +56,34 @@ class OwnConnection:
         return None
 
     def send(self, steps: Sequence[Step]) -> list[list[Row]]:
-        rows, error = self._say([_said_step(step) for step in steps])
-        results = [found or [] for step, found in zip(steps, rows, strict=True) if isinstance(step, Call)]
+        said: list[Said] = []
+        places: list[int] = []
+        for step in steps:
+            places.append(len(said))
+            said += self._said_step(step)
+        rows, error = self._say(said)
+        results = [rows[at] or [] for step, at in zip(steps, places, strict=True) if isinstance(step, Call)]
+        done = [step for step, at in zip(steps, places, strict=True) if rows[at] is not None]
+        committed = any(isinstance(step, Commit) for step in done)
+        if committed or (error is None and ROLLBACK in done):
+            self._changed = False  # what a handler changed was put back behind its part, for good
         if error is None:
             return results
-        if any(isinstance(step, Commit) and found is not None for step, found in zip(steps, rows, strict=True)):
+        if committed:
             raise AfterCommit(results) from error
+        if ended(error, steps):
+            raise TransactionError(ENDED) from None
         raise error
+
+    def _said_step(self, step: Step) -> Sequence[Said]:
+        if isinstance(step, Call):
+            return [_said(step)]
+        said = (words_of(step).encode(), ())
+        return [said, self._put_back] if isinstance(step, Savepoint | Rollback) else [said]
+
+    @property
+    def _put_back(self) -> Said:
+        return PUT_BACK.encode(), self._came.standing
 
     def _say(self, said: Sequence[Said]) -> tuple[list[list[Row] | None], psycopg.Error | None]:
         rows, error = self._wire.say(said)
@@ -71,15 +92,31 @@ class OwnConnection:
         return rows, error
 
     def roll_back(self) -> None:
-        if not self.driver.closed and self.driver.pgconn.transaction_status != TransactionStatus.IDLE:
-            self._say([(ROLLBACK, ())])
+        if self.driver.closed:
+            return
+        idle = self.driver.pgconn.transaction_status == TransactionStatus.IDLE
+        said = [] if idle else [(words_of(ROLLBACK).encode(), ())]
+        if self._changed:
+            said.append(self._put_back)
+        _, error = self._say(said) if said else ((), None)
+        if error is not None and self._changed:
+            self.driver.close()  # nobody knows which tables it would find
+        self._changed = False
 
     def lend(self, begin: Begin | None) -> Any:
-        _, error = self._say(opening(begin, self._as_it_came))
+        _, error = self._say(opening(begin, self._came))
         if error is not None:
             raise error
-        self._handed = Handed(self.driver)
+        self._handed, self._changed = Handed(self.driver), True
         return self._handed.connection
+
+    def leave(self) -> None:
+        """Whoever had it is done: it is as it came."""
+        if self._changed:
+            try:
+                self.roll_back()
+            except psycopg.Error:
+                self.driver.close()
 
     def take_back(self) -> TakenBack:
         assert self._handed is not None, "nothing was lent"
@@ -110,9 +147,3 @@ class OwnConnection:
 
 def _said(call: Call) -> Said:
     return call.statement.sql, call.statement.bind(call.values)
-
-
-def _said_step(step: Step) -> Said:
-    if isinstance(step, Call):
-        return _said(step)
-    return words_of(step).encode(), ()

@@ -13,11 +13,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolClosed
 
-from sqlqueue.dialect import PoolSettings, Row
+from sqlqueue.dialect import PoolSettings
 from sqlqueue.errors import Unsupported
 from sqlqueue_postgres.adapters import Driver, execute
 from sqlqueue_postgres.connection import in_milliseconds
-from sqlqueue_postgres.handed import AS_IT_CAME
+from sqlqueue_postgres.handed import Came
 from sqlqueue_postgres.lending import borrowed, in_autocommit
 from sqlqueue_postgres.lent import LentConnection
 from sqlqueue_postgres.own import OwnConnection
@@ -62,7 +62,7 @@ class OwnDriver(psycopg.Connection[Any]):
     """A connection of our own, with what it knows of our statements, and how its session came."""
 
     wire: Wire | None = None
-    as_it_came: Row = ()
+    came: Came | None = None
 
 
 @attrs.define(eq=False)
@@ -107,9 +107,11 @@ class OwnPool:
         if not self._reached:
             self.probe()  # it says at once why it fails; the pool would only say, late, that it got no connection
         with borrowed(pool, timeout, self.probe) as driver:
+            lent = self._lent(driver)
             try:
-                yield self._lent(driver)
+                yield lent
             finally:
+                lent.leave()
                 self._reached = not driver.closed
 
     @contextmanager
@@ -120,9 +122,9 @@ class OwnPool:
 
     def _lent(self, driver: Driver) -> OwnConnection | LentConnection:
         seconds = self._settings.statement_timeout
-        if not isinstance(driver, OwnDriver) or driver.wire is None:  # libpq 13 has no pipelines, Windows no poll
-            return LentConnection(driver, statement_timeout=seconds)
-        return OwnConnection(driver, driver.wire, driver.as_it_came)
+        if not isinstance(driver, OwnDriver) or driver.wire is None or driver.came is None:
+            return LentConnection(driver, statement_timeout=seconds)  # libpq 13 has no pipelines, Windows no poll
+        return OwnConnection(driver, driver.wire, driver.came)
 
     def close(self) -> None:
         """Close the connections; those that are lent, when they come back."""
@@ -163,7 +165,7 @@ class OwnPool:
         if isinstance(driver, OwnDriver) and psycopg.Pipeline.is_supported() and hasattr(select, "poll"):
             driver.prepare_threshold = None  # psycopg would forget all prepared statements at a rollback, ours too
             driver.wire = Wire(driver, self._settings.statement_timeout + GRACE)
-            (driver.as_it_came,) = execute(driver, AS_IT_CAME)
+            driver.came = Came.read(driver)
             execute(driver, KEEP_TO_INDEXES)
         execute(driver, SET_UP, (in_milliseconds(self._settings.statement_timeout),))
 
@@ -204,7 +206,11 @@ class UsersPool:
     def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
         self.check()
         with borrowed(self.pool, timeout, self.probe) as driver, in_autocommit(driver):
-            yield LentConnection(driver, statement_timeout=self._settings.statement_timeout)
+            lent = LentConnection(driver, statement_timeout=self._settings.statement_timeout)
+            try:
+                yield lent
+            finally:
+                lent.leave()
 
     @contextmanager
     def direct(self) -> Iterator[LentConnection]:

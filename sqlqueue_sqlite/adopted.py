@@ -9,14 +9,11 @@ from typing import TypeVar
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
-from sqlqueue_sqlite.connection import text_or_bytes
+from sqlqueue_sqlite.connection import LEGACY, text_or_bytes
 from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
 
 T = TypeVar("T")
-
-# The value of `Connection.autocommit` (Python 3.12) that leaves transactions to `isolation_level`.
-LEGACY = -1
 
 # What sqlite3 executes before the first INSERT, UPDATE or DELETE, by `isolation_level`.
 BEGIN = {
@@ -60,8 +57,9 @@ class AdoptedConnection:
         then: Sequence[Call] = (),
     ) -> int:
         """Insert all rows, encoded and in the order of the insert's parameters, or none."""
+        made = list(rows)  # by the caller, whose own connection it still is
         with self._cursor() as cursor:
-            return self._join(cursor, partial(insert_all, cursor, insert, list(rows), then), writes=True, atomic=False)
+            return self._join(cursor, partial(insert_all, cursor, insert, made, then), writes=True, atomic=False)
 
     @contextmanager
     def _cursor(self) -> Iterator[sqlite3.Cursor]:

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
@@ -18,6 +18,9 @@ from sqlqueue_sqlite.trouble import is_spoiled, is_undecodable
 T = TypeVar("T")
 
 SYNCHRONOUS = {True: "PRAGMA synchronous = FULL", False: "PRAGMA synchronous = NORMAL"}
+
+# The value of `Connection.autocommit` (Python 3.12) that leaves transactions to `isolation_level`.
+LEGACY = -1
 
 
 def text_or_bytes(value: bytes) -> str | bytes:
@@ -40,6 +43,7 @@ class PooledConnection:
         self.driver = handle
         self.spoiled = False
         self._cursor = handle.cursor()
+        self._text_factory: Any = handle.text_factory
         self._gate = gate
         self._seconds = seconds
         self._wal = wal
@@ -84,9 +88,21 @@ class PooledConnection:
                 self._roll_back()
         except sqlite3.ProgrammingError:  # its borrower closed it
             return False
-        self.driver.row_factory = None
-        self.driver.isolation_level = None
+        self._set_back()
+        self._set_back_when_idle()
         return not self.spoiled
+
+    def _set_back(self) -> None:
+        """What a borrower may have set on the connection: our cursor reads by it as well."""
+        driver: Any = self.driver
+        driver.row_factory, driver.text_factory = None, self._text_factory
+        if getattr(driver, "autocommit", LEGACY) != LEGACY:
+            driver.autocommit = LEGACY
+
+    def _set_back_when_idle(self) -> None:
+        """In a transaction it would commit that."""
+        if self.driver.isolation_level is not None:
+            self.driver.isolation_level = None
 
     def _write(self, work: Callable[[], T], durable: bool) -> T:
         patience = Patience(self._seconds)
@@ -120,7 +136,7 @@ class PooledConnection:
             if not is_undecodable(error) or self.driver.text_factory is text_or_bytes:
                 self.spoiled = self.spoiled or is_spoiled(error)
                 raise
-        self.driver.text_factory = text_or_bytes
+        self.driver.text_factory = self._text_factory = text_or_bytes
         return self._try(attempt, patience)
 
     def _once(self, attempt: Callable[[], T]) -> T:

@@ -12,20 +12,16 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from sqlqueue.connection import AfterCommit, TakenBack
+from sqlqueue.connection import CLOSED, ENDED, IN_USE, AfterCommit, TakenBack
 from sqlqueue.dialect import Row
-from sqlqueue.sql import Begin, Call, Commit, Savepoint, Step
+from sqlqueue.errors import TransactionError
+from sqlqueue.sql import Begin, Call, Commit, Rollback, Savepoint, Step
 from sqlqueue_sqlite.connection import PooledConnection
 from sqlqueue_sqlite.forks import fork_gate
 from sqlqueue_sqlite.patience import Patience
 from sqlqueue_sqlite.prepared import execute
 
-ENDED = (
-    "it committed or rolled back its delivery's transaction itself (as `with connection:` does), which is for its "
-    "outcome to do"
-)
-CLOSED = "it closed its delivery's connection"
-IN_USE = "a thread still uses its delivery's connection after it returned"
+NO_SAVEPOINT = "no such savepoint: sqlqueue_handler"
 
 
 class SessionConnection(PooledConnection):
@@ -49,17 +45,23 @@ class SessionConnection(PooledConnection):
                     committed = True
                     if step.chain:
                         self._begin()
+                elif isinstance(step, Rollback):
+                    self._end("ROLLBACK")
                 else:
                     self._say(step.value)
         except sqlite3.Error as error:
             if committed:
                 calls = sum(isinstance(step, Call) for step in steps)
                 raise AfterCommit([*results, *([] for _ in range(calls - len(results)))]) from error
+            if str(error) == NO_SAVEPOINT:
+                raise TransactionError(ENDED) from None
             raise
         return results
 
     def roll_back(self) -> None:
         self._roll_back()
+        if not self.spoiled:
+            self._set_back_when_idle()
         self._leave_gate()
 
     def lend(self, begin: Begin | None) -> Any:
@@ -79,6 +81,7 @@ class SessionConnection(PooledConnection):
         except sqlite3.ProgrammingError:
             self.spoiled = True
             return TakenBack(CLOSED, last=True)
+        self._set_back()
         self._kept = self._is_kept()
         if self._kept and in_use_elsewhere(self.driver):
             return TakenBack(IN_USE, last=True)
@@ -120,6 +123,7 @@ class SessionConnection(PooledConnection):
 
     def _end(self, text: str) -> None:
         self._say(text)
+        self._set_back_when_idle()
         self._leave_gate()
 
     def _leave_gate(self) -> None:

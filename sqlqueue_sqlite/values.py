@@ -1,7 +1,7 @@
 """Values on their way to and from SQLite, by the declared column; sqlite3's own adapters are never asked."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, get_origin
@@ -53,10 +53,17 @@ def decoder(column: ColumnSpec) -> Converter | None:
         return moments.read
     if column.role is Role.HEADERS:
         return from_json
+    if column.role is Role.PAYLOAD and is_a(column, str):
+        return None  # its codec reads text as well as the BLOB that other programs write
     for kind, convert in _DECODERS:
         if is_a(column, kind):
-            return convert
+            return convert if kind_of(column) is kind or kind not in _PLAIN else _declared(kind_of(column), convert)
     return None
+
+
+def _declared(kind: Callable[[Any], Any], plain: Converter) -> Converter:
+    """To a subclass of a plain type, such as an enum of strings."""
+    return lambda value: kind(plain(value))
 
 
 def bindable(value: Any) -> Any:
@@ -116,16 +123,64 @@ def _to_decimal(value: Any) -> Decimal:
         raise ValueError(f"{value!r} is no decimal number") from None
 
 
-# bool before int, whose subclass it is; int, float and str come as they are.
+def _to_int(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    number = int(_number(value))
+    if isinstance(value, float) and number != value:
+        raise ValueError(f"{value!r} is no whole number")
+    return number
+
+
+def _to_float(value: Any) -> float:
+    return float(_number(value))
+
+
+def _number(value: Any) -> Any:
+    """What a column that takes numbers returns, and text, which one of TEXT affinity makes of them."""
+    if isinstance(value, int | float | str):
+        return value
+    raise TypeError(f"{value!r} is no number")
+
+
+def _to_str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):  # as PostgreSQL reads another type where text is declared
+        return str(value)
+    raise TypeError(f"{value!r} is no text")
+
+
+def _to_dict(value: Any) -> dict[str, Any]:
+    found = from_json(value)
+    if not isinstance(found, dict):
+        raise TypeError(f"{value!r} is no JSON object")
+    return found
+
+
+def _to_list(value: Any) -> list[Any]:
+    found = from_json(value)
+    if not isinstance(found, list):
+        raise TypeError(f"{value!r} is no JSON array")
+    return found
+
+
+# bool before int, whose subclass it is.
 _DECODERS: tuple[tuple[type, Converter], ...] = (
     (bool, _to_bool),
+    (int, _to_int),
+    (float, _to_float),
+    (str, _to_str),
     (UUID, _to_uuid),
     (bytes, _to_bytes),
     (Decimal, _to_decimal),
     (date, lambda value: date.fromisoformat(value)),
-    (dict, from_json),
-    (list, from_json),
+    (dict, _to_dict),
+    (list, _to_list),
 )
+
+#: Types whose subclasses are bound as they are, and made of what is read.
+_PLAIN = (int, float, str, bytes)
 
 
 def quoted_list(values: Iterable[Any]) -> str:

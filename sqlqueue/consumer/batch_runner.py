@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
-from sqlqueue.delivery import Delivery
+from sqlqueue.delivery import Delivery, tell_processed
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.settling import ACKNOWLEDGED, spent_at_claim
 
@@ -76,10 +76,12 @@ class BatchRunner(Runner):
         else:
             self._log_failures(deliveries, outcomes)
         seconds = perf_counter() - began
-        return [
+        finished = [
             Finished(work, ACKNOWLEDGED if outcome is None else self._decide(work.delivery, outcome), seconds)
             for work, outcome in zip(works, outcomes, strict=True)
         ]
+        tell_processed([one.work.delivery for one in finished if one.verdict.processed])
+        return finished
 
     def _log_batch(self, deliveries: Sequence[Delivery], error: BaseException) -> None:
         if isinstance(error, Retry | Drop | DeadLetter):

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from sqlqueue.broker import Broker
-from sqlqueue.consumer.subscription import Call, Subscription
+from sqlqueue.consumer.answers import Call
+from sqlqueue.consumer.subscription import Subscription
 from sqlqueue.errors import DeclarationError
 from sqlqueue.observer import Observer
 from sqlqueue.plugins import manager

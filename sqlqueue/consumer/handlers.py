@@ -9,15 +9,17 @@ from typing import Any, ClassVar
 import attrs
 
 from sqlqueue.consumer.notices import Notices
-from sqlqueue.delivery import Delivery
-from sqlqueue.errors import DecodeError
-from sqlqueue.handler import Handler
+from sqlqueue.delivery import Delivery, tell_processed
+from sqlqueue.errors import DecodeError, PublishError
 from sqlqueue.outcome import DeadLetter, Drop, Retry
+from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.rows import Reader
 from sqlqueue.settling import ACKNOWLEDGED, Rules, Verdict, decide, spent_at_claim
 from sqlqueue.strategies.base import RELEASE
 
 log = logging.getLogger("sqlqueue")
+
+UNSENT = "the handler returned an outgoing message, and nothing publishes it; register it with handler(reply_to=…)"
 
 #: A handler that was stopped by one of these did not fail: its row goes back.
 STOPS = (KeyboardInterrupt, SystemExit)
@@ -88,11 +90,18 @@ class Runner:
             outcome = error
             self._log(delivery, error)
         seconds = perf_counter() - began
-        if outcome is None:
-            return Finished(work, ACKNOWLEDGED, seconds)
-        return Finished(work, self._decide(delivery, outcome), seconds)
+        verdict = ACKNOWLEDGED if outcome is None else self._decide(delivery, outcome)
+        if not (delivery.asked and verdict.processed):
+            return Finished(work, verdict, seconds)
+        if delivery.opened and not verdict.settlement.keeps:  # what is written now would be undone
+            return Finished(work, verdict, seconds, then=_tell_processed)
+        tell_processed([delivery])
+        return Finished(work, verdict, seconds)
 
     def _decide(self, delivery: Delivery, outcome: Any) -> Verdict:
+        if _unsent(outcome):
+            outcome = PublishError(UNSENT)
+            self._log(delivery, outcome)
         if not isinstance(outcome, BaseException) and not self._warned:
             self._warned = True
             log.warning(
@@ -116,9 +125,12 @@ class Runner:
             log.error("queue %s: row %r: the handler failed", self.queue, delivery.claim.id, exc_info=error)
 
 
-def caller(handler: Handler) -> Callable[[Any, Any], Any]:
-    """The handler's function as one that always takes the delivery, or the deliveries of a batch."""
-    function = handler.function
-    if handler.takes_delivery:
-        return function
-    return lambda message, _: function(message)
+def _unsent(outcome: Any) -> bool:
+    """Whether a handler that nothing publishes for returned messages."""
+    parts = outcome if isinstance(outcome, list | tuple) else (outcome,)
+    return any(isinstance(part, OutgoingMessage) for part in parts)
+
+
+def _tell_processed(finished: Finished) -> None:
+    if finished.verdict.processed:  # else its settlement was refused, and it was settled otherwise
+        tell_processed([finished.work.delivery])

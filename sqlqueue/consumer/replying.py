@@ -1,12 +1,13 @@
 """Handle, with a reply: what a handler returns is published and confirmed before its row is settled."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import attrs
 
 from sqlqueue.codec import Codec
+from sqlqueue.consumer.answers import Call, flat
 from sqlqueue.consumer.batch_runner import one_per_row
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import EncodeError, PublishError
@@ -14,9 +15,6 @@ from sqlqueue.handler import Handler
 from sqlqueue.outcome import Retry
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
-
-#: Takes a message and its delivery, or a list of each where the handler takes batches.
-Call = Callable[[Any, Any], Any]
 
 
 def replying(queue: Queue, handler: Handler, call: Call) -> Call:
@@ -91,15 +89,13 @@ class Replies:
 
     def _messages(self, reply: Any, delivery: Delivery) -> Sequence[OutgoingMessage]:
         """The messages of a row's reply, in order, with what they leave open filled in from its delivery."""
-        replies = list(_flat(reply))
+        replies = list(flat(reply))
         several = len(replies) > 1
         return [
             self._filled(one, delivery, f"-{number}" if several else "") for number, one in enumerate(replies, start=1)
         ]
 
     def _filled(self, reply: Any, delivery: Delivery, suffix: str) -> OutgoingMessage:
-        if isinstance(reply, BaseException):
-            raise TypeError(f"the outcome {reply!r} stands among a row's replies; return or raise it by itself")
         if not isinstance(reply, OutgoingMessage):
             reply = OutgoingMessage(payload=reply if isinstance(reply, bytes) else self._codec.encode(reply))
         _check(reply)
@@ -108,15 +104,8 @@ class Replies:
             destination=reply.destination,
             id=_text_of_id(delivery.id) + suffix if reply.id is None else reply.id,
             key=_text_of_key(delivery.key) if reply.key is None else reply.key,
-            headers={**delivery.headers, **reply.headers},
+            headers=delivery.headers_of_reply(reply.headers),
         )
-
-
-def _flat(reply: Any) -> Sequence[Any]:
-    """The replies that a handler returned as one; a named tuple is a message."""
-    if type(reply) not in (list, tuple):
-        return () if reply is None else (reply,)
-    return [one for part in reply for one in _flat(part)]
 
 
 def _check(message: OutgoingMessage) -> None:

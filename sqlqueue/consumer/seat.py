@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sqlqueue.consumer.handlers import RELEASED, Finished, Work
-from sqlqueue.consumer.transactional import run_in
+from sqlqueue.consumer.transactional import run_in, told
 from sqlqueue.consumer.turning import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
@@ -24,6 +24,9 @@ log = logging.getLogger("sqlqueue")
 
 #: Tries of a settlement that trying again may mend, and the pause in seconds after the first, which doubles.
 TRIES, FIRST_PAUSE = 6, 0.05
+
+#: Seconds to wait for one of the pool's connections.
+PATIENCE = 10.0
 
 #: Nobody sets it: its wait is a pause.
 NEVER = Event()
@@ -63,9 +66,12 @@ class Seat:
 
     def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
         seats, shared = self.seats, self.seats.shared
-        if isinstance(connection, Transaction) and not self._undone(connection, finished):
-            seats.more()
-            raise TransactionError(f"row {finished.work.delivery.claim.id!r} was lost with its delivery's connection")
+        if isinstance(connection, Transaction) and not finished.verdict.settlement.keeps:
+            finished, held = self._undo(connection, finished)
+            if not held:
+                self._settle_elsewhere(connection, finished)
+                seats.more()
+                return None
         together = not shared.one_at_a_time and not shared.settles_first
         look = finished.trouble is None and seats.may_go_on(finished.verdict.settlement)
         look = look and not (isinstance(connection, Transaction) and connection.last)
@@ -112,24 +118,52 @@ class Seat:
         seats.found_nothing(ahead, begun, self)
         return None
 
-    def _undone(self, transaction: Transaction, finished: Finished) -> bool:
-        """Undo what the handler wrote, unless it is kept; whether the row is still held."""
-        if finished.verdict.settlement.keeps:
-            return True
-        work = finished.work
-        held = False
+    def _undo(self, transaction: Transaction, one: Finished) -> tuple[Finished, bool]:
+        """Undo what the handler wrote, and tell where it had ended its transaction; whether the row is still held,
+        which it never is on a connection that is closed by now."""
+        shared, claim, held = self.seats.shared, one.work.delivery.claim, False
         try:
             held = transaction.undo()
-        except Exception as error:  # noqa: BLE001 - such as that its handler had ended the transaction
-            log.debug("queue %s: row %r: %r", self.seats.shared.queue, work.delivery.claim.id, error)
-        done = False
+        except TransactionError as ended:
+            one = told(one, str(ended), shared.runner)
+        except Exception as error:  # noqa: BLE001 - its connection may be lost
+            log.debug("queue %s: row %r: %r", shared.queue, claim.id, error)
+        if held or transaction.closed:
+            return one, not transaction.closed
         try:
-            held = held or self.seats.shared.strategy.hold_again(transaction, work.delivery.claim)
-            done = True
+            return one, shared.strategy.hold_again(transaction, claim)
+        except Exception as error:  # noqa: BLE001 - the same
+            log.debug("queue %s: row %r: %r", shared.queue, claim.id, error)
+            transaction.close()  # and with it whatever it holds
+            return one, False
+
+    def _settle_elsewhere(self, connection: Transaction, one: Finished) -> None:
+        """Settle a row whose connection is closed on another one of the pool; where that fails it returns by itself."""
+        shared, held = self.seats.shared, False
+        pool = shared.budget.pool
+        try:
+            if connection.closed:  # else somebody else has it by now
+                pool.probe()  # it says at once that the server is away; the pool would wait for it
+                with pool.connection(PATIENCE) as lent:
+                    another = Transaction(lent, shared.begin)  # type: ignore[arg-type]  # it is a Session
+                    held = self._taken_over(another, one.work)
+                    if held:
+                        self._settle(another, one, look=False)
         finally:
-            if not (done and held):
-                self.abandon(work, transaction)
-        return held
+            if not held:
+                self.abandon(one.work, connection)
+
+    def _taken_over(self, connection: Transaction, work: Work) -> bool:
+        """Whether the row could be held on this connection; what its session held is free only some time after that was
+        closed."""
+        strategy, claim = self.seats.shared.strategy, work.delivery.claim
+        for number in range(TRIES if strategy.by_session else 1):
+            if strategy.take_over(connection, claim):
+                return True
+            if not strategy.unfinished(connection, claim.id):
+                return False
+            NEVER.wait(FIRST_PAUSE * 2**number)
+        return False
 
     def _settle(self, connection: Connection, finished: Finished, *, look: bool) -> Work | None:
         """Settle the row, and claim the next where asked; a settlement that is refused is made otherwise."""

@@ -26,14 +26,11 @@ from sqlqueue.consumer.looks import Look, Looks
 from sqlqueue.consumer.outage import Outage
 from sqlqueue.consumer.pace import SOON, Pace
 from sqlqueue.consumer.report import Report
-from sqlqueue.consumer.seat import Seat
+from sqlqueue.consumer.seat import PATIENCE, Seat
 from sqlqueue.consumer.shared import Shared
 from sqlqueue.consumer.turning import OnStop, Workers
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.strategies.base import NOBODY, Ahead, Move, Settlement
-
-#: Seconds to wait for one of the pool's connections.
-PATIENCE = 10.0
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from sqlqueue.column import Role
+from sqlqueue.consumer.answers import Call, caller
 from sqlqueue.consumer.batch_hands import BatchHands, hands_for
 from sqlqueue.consumer.batch_pumping import BatchPumping
 from sqlqueue.consumer.batch_runner import BatchRunner
@@ -20,7 +21,7 @@ from sqlqueue.consumer.claiming import (
     seated_for,
 )
 from sqlqueue.consumer.database import Database
-from sqlqueue.consumer.handlers import Runner, caller
+from sqlqueue.consumer.handlers import Runner
 from sqlqueue.consumer.hands import Hands
 from sqlqueue.consumer.health import QueueHealth
 from sqlqueue.consumer.keeper import Keeper
@@ -45,9 +46,6 @@ from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.seated_lease import SeatedLease
 
 log = logging.getLogger("sqlqueue")
-
-#: Takes a message and its delivery, or a list of each where the handler takes batches.
-Call = Callable[[Any, Any], Any]
 
 
 class Subscription:

@@ -6,10 +6,14 @@ from typing import Any
 import attrs
 
 from sqlqueue import joining
+from sqlqueue.connection import ENDED
 from sqlqueue.consumer.handlers import RELEASED, Finished, Runner, Work
 from sqlqueue.errors import TransactionError
-from sqlqueue.settling import decide
-from sqlqueue.strategies.transaction import Transaction
+from sqlqueue.settling import decide, noted
+from sqlqueue.strategies.transaction import Transaction, unacknowledged
+
+#: Whoever ended it: SQLite may undo a transaction by itself, such as on a full disk.
+STAYS = "its delivery's transaction was committed or rolled back before; what was committed is not undone"
 
 
 @attrs.define(eq=False)
@@ -65,19 +69,26 @@ def run_in(
         work.delivery.end()
         return finished
     problem, calls = lending.end()
+    if problem is not None:
+        return (_failed if finished.verdict.settlement.keeps else told)(finished, problem, runner)
     if not finished.verdict.settlement.keeps:
         return finished
-    if problem is not None:
-        return _failed(finished, problem, runner)
     return attrs.evolve(finished, then=_all(calls, finished.then)) if calls else finished
 
 
 def _failed(finished: Finished, problem: str, runner: Runner) -> Finished:
     work = finished.work
-    error = TransactionError(f"the handler returned, but {problem}; nothing was acknowledged")
+    error = unacknowledged(problem)
     runner.tell_failed(work.delivery, error)
     verdict = decide(work.rules or runner.rules, work.delivery.attempt, error, runner.now())
     return attrs.evolve(finished, verdict=verdict)
+
+
+def told(finished: Finished, problem: str, runner: Runner) -> Finished:
+    """The same of a handler that did not return, whose outcome says where the row goes all the same."""
+    note = f"beside that, {STAYS if problem == ENDED else problem}"
+    runner.tell_failed(finished.work.delivery, TransactionError(note))
+    return attrs.evolve(finished, verdict=noted(finished.verdict, note))
 
 
 def _all(calls: Sequence[Callable[[], Any]], then: Callable[[Finished], None] | None) -> Callable[[Finished], None]:

@@ -29,25 +29,25 @@ class RecordingPublisher:
 
     def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Record those messages that go to a tracked name, all in one transaction of its own, then send all of them in
-        their order; what is recorded carries its record's id as message id and in the header.
+        their order; what is recorded carries its record's id as message id and in the header, which no
+        other message has.
 
         Raises `PublishError` from its cause where they cannot be recorded, and then nothing was sent; else as `inner`
         does. What was recorded and not confirmed is sent again at the next start.
         """
         tracked = [place for place, message in enumerate(messages) if message.destination in self.names]
-        sent = list(messages)
+        sent = [self._without_header(message) for message in messages]
         if tracked:
-            ids = self._record([messages[place] for place in tracked], len(messages))
+            ids = self._record([sent[place] for place in tracked], len(messages))
             for place, id in zip(tracked, ids, strict=True):
-                headers = {**messages[place].headers, self.header: id}
-                sent[place] = attrs.evolve(messages[place], headers=headers, id=id)
+                headers = {**sent[place].headers, self.header: id}
+                sent[place] = attrs.evolve(sent[place], headers=headers, id=id)
         self.inner.publish(sent)
 
     def _record(self, messages: Sequence[OutgoingMessage], count: int) -> Sequence[str]:
-        own = [self._without_header(message) for message in messages]
         try:
             with self.broker.pool.connection() as connection:
-                return [to_text(id) for id in self.records.write(connection, own)]
+                return [to_text(id) for id in self.records.write(connection, messages)]
         except Exception as error:
             raise PublishError(
                 f"{self.name}: nothing was sent, for its records could not be written to table "
@@ -56,7 +56,10 @@ class RecordingPublisher:
             ) from error
 
     def _without_header(self, message: OutgoingMessage) -> OutgoingMessage:
-        """A handler may hand on the headers of what it answers to, whose record is another one."""
+        """A handler may hand on the headers of what it answers to, whose record is another one, or that of another
+        message where this one has none."""
+        if self.header not in message.headers:
+            return message
         headers = {name: value for name, value in message.headers.items() if name != self.header}
         return attrs.evolve(message, headers=headers)
 

@@ -6,6 +6,8 @@ from typing import Any
 from sqlqueue.codec import Codec
 from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
+from sqlqueue.errors import DeclarationError
+from sqlqueue.handler import publisher_of
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
 from sqlqueue.spec import TableSpec
@@ -39,15 +41,18 @@ def relay(
     default where the table has them. `batch`: up to so many rows of one claim are published at once, and those that
     were confirmed are settled. `options`: the others of `Queue.handler`.
 
-    Raises what `Queue.handler` raises.
+    Raises `DeclarationError` where `to` or `destination` is something else, and what `Queue.handler` raises.
     """
+    publisher_of(to, queue.broker.publisher, "to")  # a handler may do without
+    if destination is not None and not isinstance(destination, str):
+        raise DeclarationError(f"relay(destination={destination!r}): give text, or None for the publisher's own")
     one = _raw if queue.spec.has(Role.PAYLOAD) else _row(queue.spec, queue.broker.codec)
 
-    def forward(message: Any, delivery: Delivery) -> OutgoingMessage:
-        return OutgoingMessage(payload=one(message), destination=destination)
+    def forward(message: Any, delivery: Delivery) -> OutgoingMessage:  # with all headers: it is no reply, but the same
+        return OutgoingMessage(payload=one(message), destination=destination, headers=delivery.headers)
 
     def forward_all(messages: Any, deliveries: list[Delivery]) -> list[OutgoingMessage]:
-        return [OutgoingMessage(payload=one(message), destination=destination) for message in messages]
+        return [forward(message, delivery) for message, delivery in zip(messages, deliveries, strict=True)]
 
     function: Callable[..., Any] = forward if batch is None else forward_all
     if queue.spec.has(Role.PAYLOAD):  # the annotation that asks for it undecoded

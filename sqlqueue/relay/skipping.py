@@ -1,18 +1,22 @@
-"""Handle: a message whose record is processed is skipped, and one that is handled has its record marked."""
+"""Handle: a message whose record is processed is skipped, and one that is handled has its record marked before its
+row is settled."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import attrs
 
 from sqlqueue.broker import Broker
+from sqlqueue.column import Role
 from sqlqueue.connection import Connection
 from sqlqueue.delivery import Delivery
-from sqlqueue.errors import TransactionError
-from sqlqueue.handler import FORM, signature_of
-from sqlqueue.outcome import Drop, Retry
+from sqlqueue.errors import DeclarationError, TransactionError
+from sqlqueue.handler import FORM, Handler, signature_of
+from sqlqueue.outcome import Retry
+from sqlqueue.queue import Queue
 from sqlqueue.relay.joined import apart
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.record_ids import from_text
@@ -24,15 +28,10 @@ log = logging.getLogger("sqlqueue")
 LOOK_AGAIN = 1.0
 
 
-def is_done(outcome: Any) -> bool:
-    """Whether a handler that answers so has processed its message: it was acknowledged, or dropped."""
-    return isinstance(outcome, Drop) or not isinstance(outcome, BaseException)
-
-
 @attrs.frozen(kw_only=True)
 class Skipping:
-    """What a tracked handler does beside its own work. `name`: the destination under which its messages come, None
-    where their records say it."""
+    """What a tracked handler does beside its own work, and has done once that is processed. `name`: the destination
+    under which its messages come, None where their records say it."""
 
     broker: Broker
     records: Records
@@ -53,23 +52,34 @@ class Skipping:
                 return self._one(call, message, delivery)
             return self._batch(call, message, delivery)
 
+        tracked.check_queue = self._check_queue  # type: ignore[attr-defined]
         tracked.__annotations__ = {"message": kind, "delivery": Any}
         tracked.__name__, tracked.__qualname__ = getattr(function, "__name__", label), label
         tracked.__doc__, tracked.__module__ = function.__doc__, function.__module__
         return tracked
 
+    def _check_queue(self, queue: Queue, handler: Handler) -> None:
+        """`DeclarationError` where no record could be found, or none in the delivery's transaction."""
+        where = f"queue {queue.name}, tracked handler {handler.name}"
+        if not queue.spec.has(Role.HEADERS):
+            raise DeclarationError(
+                f"{where}: it finds its message's record by the headers, and table {queue.spec.full_name!r} has none; "
+                "add headers: dict[str, str] | None = column.headers()"
+            )
+        here, there = self.broker.dialect.source, queue.broker.dialect.source
+        if handler.transactional and queue.broker is not self.broker and here != there:
+            raise DeclarationError(
+                f"{where}: it is transactional, and its record is marked in its transaction, but its queue is in "
+                f"{there}, and the records are in {here}; leave transactional out, or, where both are one database, "
+                "make the tracking of the queue's broker"
+            )
+
     def _one(self, call: Callable[[Any, Any], Any], message: Any, delivery: Delivery) -> Any:
         (record,) = self._find([delivery])
         if record is not None and record.processed:
             return self._skip(delivery, record)
-        try:
-            outcome = call(message, delivery)
-        except Drop:
-            self._mark([(delivery, record)])
-            raise
-        if is_done(outcome):
-            self._mark([(delivery, record)])
-        return outcome
+        self._mark_when_processed({delivery: record})
+        return call(message, delivery)
 
     def _batch(self, call: Callable[[Any, Any], Any], messages: list[Any], deliveries: list[Delivery]) -> Any:
         records = self._find(deliveries)
@@ -80,9 +90,9 @@ class Skipping:
         if not places:
             return None
         outcomes: list[Any] = [None] * len(records)
+        self._mark_when_processed({deliveries[place]: records[place] for place in places})
         for place, outcome in zip(places, self._answers(call, messages, deliveries, places), strict=True):
             outcomes[place] = outcome
-        self._mark([(deliveries[place], records[place]) for place in places if is_done(outcomes[place])])
         return outcomes
 
     @staticmethod
@@ -141,6 +151,7 @@ class Skipping:
 
     def _ids(self, delivery: Delivery) -> Iterator[Any]:
         """The id of the delivery's record, or none."""
+        delivery.keep_back(self.header)
         text = delivery.headers.get(self.header)
         if text is None or (self.name is not None and self.name not in self.names):
             return
@@ -155,18 +166,24 @@ class Skipping:
             return None
         return record if self.name in (None, record.name) else None
 
-    def _mark(self, handled: Sequence[tuple[Delivery, Record | None]]) -> None:
-        ids = [record.id for _, record in handled if record is not None]
-        if not ids:
-            return
+    def _mark_when_processed(self, records: Mapping[Delivery, Record | None]) -> None:
+        """Not when the handler returns: where its reply is not confirmed the message comes again, and not to be
+        skipped."""
+        ids = {delivery: record.id for delivery, record in records.items() if record is not None}
+        mark = partial(self._mark, ids)  # one for all of a batch
+        for delivery in ids:
+            delivery.when_processed(mark)
+
+    def _mark(self, ids_of: Mapping[Delivery, Any], processed: Sequence[Delivery]) -> None:
+        ids = [ids_of[delivery] for delivery in processed]
         try:
-            with self._connection(handled[0][0]) as connection:
+            with self._connection(processed[0]) as connection:
                 self.records.mark(connection, ids)
         except Exception as error:  # noqa: BLE001 - the driver's; what the handler did is done
             log.warning(
                 "queue %s: the records %s in table %r could not be marked, so their messages are sent again at the "
                 "next start: %s",
-                handled[0][0].queue,
+                processed[0].queue,
                 ", ".join(map(repr, ids)),
                 self.records.spec.full_name,
                 str(error),

@@ -1,15 +1,16 @@
 """Outbox tracking: what is published is recorded first, marked once it is processed, and sent again until then."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
-from sqlqueue.errors import DeclarationError
-from sqlqueue.handler import whole
-from sqlqueue.publisher import Publisher
+from sqlqueue.errors import DeclarationError, PublishError
+from sqlqueue.handler import publisher_of, whole
+from sqlqueue.headers import RECORD_HEADER
+from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.pruning import prune
 from sqlqueue.relay.record_ids import from_text
@@ -22,9 +23,6 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement
 
 log = logging.getLogger("sqlqueue")
-
-#: The header that carries a record's id.
-RECORD_HEADER = "outbox-record"
 
 
 class Tracking:
@@ -51,10 +49,11 @@ class Tracking:
 
     # -- publishing -------------------------------------------------------------------------------------------
 
-    def publisher(self, inner: Publisher) -> RecordingPublisher:
+    def publisher(self, inner: Publisher | str) -> RecordingPublisher:
         """A publisher that commits a record of each message to a tracked name, in a transaction of its own, and then
-        has `inner` send it with its record's id, as message id and in the header. Messages to other names are sent as
-        they are."""
+        has `inner`, a publisher or its URL, send it with its record's id, as message id and in the header. Messages to
+        other names are sent as they are. Raises `DeclarationError`, and what `Broker.publisher` raises for a URL."""
+        inner = publisher_of(inner, self._broker.publisher, "publisher")
         if not any(one is inner for one in self._publishers):
             self._publishers.append(inner)
         return RecordingPublisher(
@@ -63,7 +62,7 @@ class Tracking:
 
     def republish(
         self,
-        publisher: Publisher | None = None,
+        publisher: Publisher | str | None = None,
         *,
         names: Iterable[str] | str | None = None,
         limit: int | None = None,
@@ -71,12 +70,13 @@ class Tracking:
         """Send what is recorded and not processed, in the order of the ids, each message with its id and headers; how
         many. For the start of a service, once its consumers are open.
 
-        `publisher`: by default the one that `publisher()` was given. `names`: of these destinations (all that are
-        tracked). `limit`: so many at most (all). What is recorded after it begins is left to who records it. Instances
-        that start together may send a message twice.
+        `publisher`: one, or its URL; by default the one that `publisher()` was given. `names`: of these destinations
+        (all that are tracked). `limit`: so many at most (all). What is recorded after it begins is left to who records
+        it. Instances that start together may send a message twice.
 
-        Raises `PublishError` where the target does not confirm one, `SchemaError` where the table is not as declared,
-        `DecodeError` for a record that cannot be read, and the driver's errors; those before it were sent.
+        Raises `PublishError`, which names the record, where the target does not confirm one, `SchemaError` where the
+        table is not as declared, `DecodeError` for a record that cannot be read, and the driver's errors; those before
+        it were sent.
         """
         inner = self._inner(publisher)
         most = None if limit is None else whole(limit, "limit", 0)
@@ -86,16 +86,33 @@ class Tracking:
             unprocessed.check(connection)
         count = 0
         for rows in unprocessed.pages(pool, most):
-            inner.publish([unprocessed.message(row, self._header) for row in rows])
+            self._send(inner, [unprocessed.message(row, self._header) for row in rows])
             count += len(rows)
         log.info("table %s: %d unprocessed records were sent to %s", self._records.spec.full_name, count, inner.name)
         return count
 
-    def _inner(self, given: Publisher | None) -> Publisher:
+    def _send(self, inner: Publisher, messages: Sequence[OutgoingMessage]) -> None:
+        """Their places in the publish mean nothing to who reads the error; their records' ids do."""
+        try:
+            inner.publish(messages)
+        except Exception as error:
+            named = error.unconfirmed if isinstance(error, PublishError) else {}
+            unconfirmed = {place: named[place] for place in sorted(named) if place in range(len(messages))}
+            unconfirmed = unconfirmed or dict.fromkeys(range(len(messages)), str(error))
+            (place, why), more = next(iter(unconfirmed.items())), len(unconfirmed) - 1
+            id = messages[place].id
+            others, were = (f" and {more} more", "were") if more else ("", "was")
+            raise PublishError(
+                f"{inner.name}: record {id!r}{others} in table {self._records.spec.full_name!r} {were} not sent again: "
+                f"{why}; mend that, or give a record up with tracking.mark({id!r})",
+                unconfirmed,
+            ) from error
+
+    def _inner(self, given: Publisher | str | None) -> Publisher:
         if isinstance(given, RecordingPublisher):
             return given.inner
         if given is not None:
-            return given
+            return publisher_of(given, self._broker.publisher, "publisher")
         if len(self._publishers) != 1:
             raise DeclarationError(
                 f"republish() without a publisher, and publisher() was given {len(self._publishers)} of them; name one"
@@ -110,7 +127,7 @@ class Tracking:
     def consumer(self, *, name: str | None = None) -> Callable[[Callable[..., Any]], Callable[[Any, Any], Any]]: ...
     def consumer(self, function: Callable[..., Any] | None = None, *, name: str | None = None) -> Any:
         """A queue's handler that runs `function` unless the message's record is processed, and marks the record where
-        the outcome is an acknowledgement or `Drop`.
+        the outcome is an acknowledgement, with its replies confirmed, or `Drop`.
 
         The record is named by the delivery's headers; a message without one that can be found, or of a name that is not
         tracked, is handled as if there were no tracking. `name`: the destination under which the messages come; records

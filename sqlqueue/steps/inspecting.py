@@ -5,7 +5,6 @@ from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from typing import Any
-from uuid import UUID
 
 import attrs
 
@@ -13,6 +12,7 @@ from sqlqueue.column import Role
 from sqlqueue.connection import Connection
 from sqlqueue.dialect import Converter, Row
 from sqlqueue.errors import DecodeError
+from sqlqueue.parking import id_in
 from sqlqueue.rows import decode_column
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
@@ -129,13 +129,8 @@ class Inspecting:
         """What may stand in the table for an id, or for a task's; `ValueError` for what is none."""
         column, dialect = self._words.spec.id, self._words.dialect
         if isinstance(given, StoredTask):
-            given = given.id  # as it was found, even where it is none
-        elif column.type is UUID and not isinstance(given, UUID):
-            try:
-                given = UUID(given)
-            except (ValueError, TypeError, AttributeError):
-                raise ValueError(f"{given!r:.200} is no id of a task; give a UUID, its text, or a StoredTask") from None
-        return dialect.spellings(column, given)
+            return dialect.spellings(column, given.id)  # as it was found, even where it is none
+        return dialect.spellings(column, id_in(column, given, self._words.spec.full_name))
 
     def _is_one_of(self, stored: Any, kinds: Sequence[Any]) -> bool:
         try:

@@ -1,6 +1,5 @@
 """The queue of tasks: enqueue a first step; the broker's consumers take it from there."""
 
-import builtins
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property, partial
@@ -13,6 +12,7 @@ from sqlqueue.clock import Duration
 from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import Handler, make_handler, some_seconds, whole
+from sqlqueue.parking import AsFound, listed
 from sqlqueue.queue import Queue
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
@@ -197,14 +197,12 @@ class TaskQueue:
         class or its name (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left
         alone. Raises `ValueError` for what is no id or no step.
         """
-        if ids is not None and (isinstance(ids, str | bytes) or not isinstance(ids, Iterable)):
-            ids = [ids]
-        given = None if ids is None else builtins.list(ids)
+        given = None if ids is None else listed(ids)
         if step is not None:
-            return self.queue.requeue(self._at(step, given, connection), connection=connection)
-        if given is not None:
+            given = self._at(step, given, connection)
+        elif given is not None:
             given = [spelling for id in given for spelling in self._inspecting.spellings(id)]
-        return self.queue.requeue(given, connection=connection)
+        return self.queue.requeue(given and [AsFound(id) for id in given], connection=connection)
 
     def ddl(self) -> str:
         """The recommended table, index and, where consumers listen, triggers, as a script."""

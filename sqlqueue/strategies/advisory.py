@@ -18,15 +18,16 @@ from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import COMMIT, Begin, Call, Statement, Step, fill
 from sqlqueue.statements import by_advisory_lock, unfinished
+from sqlqueue.strategies.again import again
 from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.strategies.leaving import Leaving
-from sqlqueue.strategies.locking import HELD, NOT_HELD, NOT_HELD_NOW, candidates, claim_of, unlock
+from sqlqueue.strategies.locking import HELD, NOT_HELD, NOT_HELD_NOW, candidates, claim_of, lock, unlock
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look
 from sqlqueue.strategies.settling import Settling, told
-from sqlqueue.strategies.waiting import unless_passed_over
+from sqlqueue.strategies.waiting import in_key_order
 from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
@@ -47,6 +48,7 @@ class Advisory:
     """
 
     one_transaction: ClassVar[bool] = False
+    by_session: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -64,8 +66,11 @@ class Advisory:
         self._reading = Reading(words, columns)
         self._group = group
         number = dialect.number_of(words.lock_key())
-        passing = [unless_passed_over(words)] if by_key else []
-        rows, take = partial(candidates, words, number, most), partial(claim_of, words, self._reading, most)
+        passing = in_key_order(words) if by_key else []
+        rows, take = (
+            partial(candidates, words, number, most),
+            partial(claim_of, words, self._reading, most, by_key=by_key),
+        )
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
         scan = partial(InOrder, words, self._reading, rows=rows, by_key=by_key)
         self._near = scan(name="claim by advisory lock", take=take(capped=cap is not None), free=passing)
@@ -80,6 +85,7 @@ class Advisory:
         self._settling = Settling(words, settlements, cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
         self._unlock, self._singly = unlock(words, most), most == 1
+        self._lock, self._again = lock(words), again(words, "find again")
         self._unfinished = unfinished(words)
         self._read_ahead = reader(words)
 
@@ -89,7 +95,7 @@ class Advisory:
 
     def statements(self) -> Sequence[Statement]:
         found = [self._near.claim, *self._near.onward, *self._past.statements()]
-        return [*found, self._unlock, self._unfinished, *self._settling.statements()]
+        return [*found, self._unlock, self._lock, self._again, self._unfinished, *self._settling.statements()]
 
     def turn(
         self,
@@ -185,6 +191,16 @@ class Advisory:
         """The lock outlives a transaction that failed."""
         connection.roll_back()
         return not connection.closed
+
+    def take_over(self, connection: Session, claim: Claim) -> bool:
+        """The lock went with its session: it is taken again, before anybody else had the row or else not."""
+        values = {"id": claim.id, "group": self._group, "attempt": claim.attempt}
+        (locked,), found = self._send(
+            connection, [Call(self._lock, {"number": claim.token}), Call(self._again, values)], settles=False
+        )
+        if locked[0] and not found:
+            self._send(connection, self._unlocking([claim.token]), settles=False)
+        return bool(locked[0] and found)
 
     def let_go(self, connection: Session, claim: Claim) -> None:
         if not self._singly:

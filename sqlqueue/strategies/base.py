@@ -152,13 +152,23 @@ class Leased(Strategy[Connection], Protocol):
 
 
 class Seated(Strategy[Any], Protocol):
-    """Each delivery holds the connection that its row was claimed on until it is settled. `one_transaction`: whether
-    the rows of a connection are held by one transaction, so that none of them can be let go by itself."""
+    """Each delivery holds the connection that its row was claimed on until it is settled.
+
+    `one_transaction`: whether the rows of a connection are held by one transaction, so that none of them can be let go
+    by itself. `by_session`: whether rows are held by their connection's session, which the server sees to have ended
+    only some time after the connection was closed.
+    """
 
     one_transaction: ClassVar[bool]
+    by_session: ClassVar[bool]
 
     def hold_again(self, connection: Any, claim: Claim) -> bool:
         """After a settlement that failed: whether the row is, or could be, held again to be settled otherwise."""
+        ...
+
+    def take_over(self, connection: Any, claim: Claim) -> bool:
+        """On another connection than the claim's, which was closed: whether the row is, or could be, held there to be
+        settled. Where it is not, nothing of it is held by this one."""
         ...
 
     def let_go(self, connection: Any, claim: Claim) -> None:

@@ -19,6 +19,7 @@ from sqlqueue.locks import LockFunction
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import by_advisory_lock, unfinished
+from sqlqueue.strategies.again import again
 from sqlqueue.strategies.ahead import look_ahead, reader
 from sqlqueue.strategies.base import NOBODY, RELEASE, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
@@ -28,7 +29,7 @@ from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.settling import Calls, Settling, changed_nothing
 from sqlqueue.strategies.taking import take
-from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
+from sqlqueue.strategies.waiting import found_in_one_walk, in_key_order, waiting, waiting_rows
 from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
@@ -95,6 +96,7 @@ class ByFunction:
     """
 
     one_transaction: ClassVar[bool] = False
+    by_session: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -112,7 +114,7 @@ class ByFunction:
         self._keys = HeldKeys(lock, unlock)
         self._reading = Reading(words, columns)
         self._group = group
-        key, passed = words.lock_key(), [unless_passed_over(words)] if by_key else []
+        key, passed = words.lock_key(), in_key_order(words) if by_key else []
         free = [fill("NOT {held}", {"held": words.dialect.any_of(KEY, key, "tried_keys")}), *passed]
         nearest = min(max(LEAST, 2 * held), WINDOWS[-1])
         self._finds = [(nearest, _find(words, key, nearest, "find by advisory lock", passed))]
@@ -127,7 +129,7 @@ class ByFunction:
         self._settling = Settling(words, by_advisory_lock(words, capped=cap is not None), cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
         self._encode_list = words.dialect.list_encoder() or list
-        self._unfinished = unfinished(words)
+        self._unfinished, self._again = unfinished(words), again(words, "find again")
         self._read_ahead = reader(words)
         self._by_id = not words.spec.has(Role.RETRY_AFTER)
         self._behind: set[str] = set()
@@ -140,7 +142,7 @@ class ByFunction:
 
     def statements(self) -> Sequence[Statement]:
         finds = [find for _, find in self._finds]
-        return [*finds, self._take, self._ahead, self._unfinished, *self._settling.statements()]
+        return [*finds, self._take, self._ahead, self._again, self._unfinished, *self._settling.statements()]
 
     def turn(
         self,
@@ -251,6 +253,13 @@ class ByFunction:
     def hold_again(self, connection: Connection, claim: Claim) -> bool:
         """The lock outlives a transaction that failed."""
         return not connection.closed
+
+    def take_over(self, connection: Connection, claim: Claim) -> bool:
+        """What the functions lock for a connection is locked again for this one. What they keep otherwise is locked
+        still; which of the two it is shows only in that nobody else has begun the row."""
+        values = {"id": claim.id, "group": self._group, "attempt": claim.attempt}
+        find = Call(self._again, values)
+        return self._keys.lock_again(connection, claim.token, lambda: bool(connection.run([find])[0]))
 
     def let_go(self, connection: Connection, claim: Claim) -> None:
         try:

@@ -1,7 +1,7 @@
 """The keys whose locks one consumer holds, taken and released by functions of a connection and a key."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from sqlqueue.dialect import Connection
@@ -36,6 +36,17 @@ class HeldKeys:
                 with self._changing:  # decided: it is nobody's here
                     self._held.discard(key)
         return taken
+
+    def lock_again(self, connection: Connection, key: str, still: Callable[[], bool]) -> bool:
+        """Lock a key that is held for another connection too, where the functions lock for one; not unless the row is
+        `still()` ours, which is the answer."""
+        ours, locked = False, bool(self._lock(connection.driver, key))
+        try:
+            ours = still()
+        finally:
+            if locked and not ours and not self._unlock(connection.driver, key):
+                connection.close()
+        return ours
 
     def release(self, connection: Connection, key: str) -> bool:
         """Release the key's lock; whether that is confirmed."""

@@ -9,7 +9,7 @@ from sqlqueue.destination import Destination
 from sqlqueue.dialect import Row
 from sqlqueue.errors import DecodeError
 from sqlqueue.headers import decode_headers
-from sqlqueue.moving import NOW, is_single, moving
+from sqlqueue.moving import NOW, moving
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.strategies.base import Claim, Settlement
@@ -50,7 +50,11 @@ class Leaving:
         self._decode = dialect.decoder(own) if own else None
         self._encode_headers = dialect.encoder(theirs) if theirs else None
         self._encode_now = dialect.encoder(due) if due else None
-        self.singly = is_single(words)
+
+    @property
+    def singly(self) -> bool:
+        """Whether each row moves by itself."""
+        return self._moving.singly
 
     @property
     def statements(self) -> Sequence[Statement]:
@@ -58,9 +62,10 @@ class Leaving:
         return self._moving.statements
 
     def values(self, now: datetime) -> Mapping[str, Any]:
-        """What they bind beside what is given for each row."""
+        """What they bind beside what is given for each row; where rows move by themselves, for one of them."""
         moment = now if self._encode_now is None else self._encode_now(now)
-        return {**self._moving.constants, NOW: moment}
+        made = {name: make() for name, make in self._moving.made.items()}
+        return {**self._moving.constants, **made, NOW: moment}
 
     def headers(self, claim: Claim, settlement: Settlement) -> Any:
         """The row's headers with why it left, as the destination holds them."""

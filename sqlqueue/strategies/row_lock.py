@@ -13,8 +13,9 @@ from typing import ClassVar
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec
-from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, Begin, Call, Statement, Step, fill
+from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, Begin, Call, Statement, Step
 from sqlqueue.statements import by_row_lock, unfinished
+from sqlqueue.strategies.again import again
 from sqlqueue.strategies.ahead import reader
 from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
 from sqlqueue.strategies.binding import Binding
@@ -25,7 +26,7 @@ from sqlqueue.strategies.reading import Reading
 from sqlqueue.strategies.scan import InOrder, Look, Scan
 from sqlqueue.strategies.settling import Settling, told
 from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
-from sqlqueue.words import Words, every
+from sqlqueue.words import Words
 
 # The rows are found and locked first, and then read: what the lock waited for may have changed them. Why two limits
 # stands beside the lease's claim.
@@ -40,16 +41,6 @@ SELECT {returned} FROM {table}
 JOIN _due ON {id} = _due.id
 {skip_locked}
 """
-
-# After a settlement that failed, and with it its transaction: the row, unless somebody has taken it, or had it
-# meanwhile and counted that.
-LOCK_AGAIN = """
-SELECT {id} FROM {table}
-WHERE {id} = :id AND {as_it_was}
-{skip_locked}
-"""
-
-AS_COUNTED = "{counted} = :attempt"
 
 # No attempt is counted whose worker was lost, so that spent attempts on an unfinished row mean a cleared error.
 CLEARED = "{attempt} >= :cap"
@@ -77,6 +68,7 @@ class RowLock:
     """
 
     one_transaction: ClassVar[bool] = True
+    by_session: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -110,13 +102,8 @@ class RowLock:
         self._settling = Settling(words, by_row_lock(words, singly=most == 1), cap=cap, leaving=leaving)
         self._binding = Binding(words, group=group, cap=cap)
         self._unfinished = unfinished(words)
-        self._again = words.statement(
-            "lock again",
-            LOCK_AGAIN,
-            width=1,
-            as_it_was=every([*words.unfinished(), *([fill(AS_COUNTED, {"counted": counted})] if counted else [])]),
-            skip_locked=words.dialect.skip_locked,
-        )
+        lock = words.dialect.skip_locked
+        self._again = again(words, "lock again", counted=counted, skip_locked=lock)
         self._read_ahead = reader(words)
 
     @property
@@ -195,6 +182,9 @@ class RowLock:
         if not rows:
             self._end(connection)
         return bool(rows)
+
+    def take_over(self, connection: Session, claim: Claim) -> bool:
+        return self.hold_again(connection, claim)
 
     def let_go(self, connection: Session, claim: Claim) -> None:
         connection.roll_back()

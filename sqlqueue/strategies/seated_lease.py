@@ -20,6 +20,7 @@ class SeatedLease(Lease):
     """The lease strategy of a queue whose deliveries hold their connection."""
 
     one_transaction: ClassVar[bool] = False
+    by_session: ClassVar[bool] = False
 
     def turn(
         self,
@@ -57,6 +58,10 @@ class SeatedLease(Lease):
     def hold_again(self, connection: Transaction, claim: Claim) -> bool:
         """The lease outlives a transaction that failed."""
         connection.roll_back()
+        return not connection.closed
+
+    def take_over(self, connection: Transaction, claim: Claim) -> bool:
+        """The lease is no connection's, and its token tells who holds the row."""
         return not connection.closed
 
     def let_go(self, connection: Transaction, claim: Claim) -> None:

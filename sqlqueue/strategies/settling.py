@@ -69,8 +69,8 @@ class Settling:
     ) -> list[tuple[Call, list[Claim]]]:
         """A move of several statements settles with its last one."""
         calls: list[tuple[Call, list[Claim]]] = []
-        bound = {**values, **leaving.values(now)}
         for pairs in [[pair] for pair in settlements] if leaving.singly else [settlements]:
+            bound = {**values, **leaving.values(now)}
             moves = [
                 self._call_singly(one, *pairs[0], bound, now) if leaving.singly else self._call(one, pairs, bound, now)
                 for one in leaving.statements

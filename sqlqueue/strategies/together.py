@@ -27,6 +27,7 @@ class Together:
     """`strategy`, whose rows any connection settles and claims, for seats that turn side by side."""
 
     one_transaction: ClassVar[bool] = False
+    by_session: ClassVar[bool] = False
 
     def __init__(self, strategy: Seated) -> None:
         self._strategy = strategy
@@ -71,6 +72,9 @@ class Together:
 
     def hold_again(self, connection: Any, claim: Claim) -> bool:
         return self._strategy.hold_again(connection, claim)
+
+    def take_over(self, connection: Any, claim: Claim) -> bool:
+        return self._strategy.take_over(connection, claim)
 
     def let_go(self, connection: Any, claim: Claim) -> None:
         self._strategy.let_go(connection, claim)

@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlqueue.connection import Session
 from sqlqueue.dialect import Row
+from sqlqueue.errors import TransactionError
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import COMMIT, Begin, Call, Savepoint, Statement, Step
+from sqlqueue.sql import COMMIT, ROLLBACK, Begin, Call, Savepoint, Statement, Step
 
 
 class Transaction:
@@ -19,6 +20,7 @@ class Transaction:
     def __init__(self, session: Session, begin: Begin | None) -> None:
         self._session, self._begin = session, begin
         self._open = False
+        self._touched = False
         self.last = False
 
     @property
@@ -39,30 +41,33 @@ class Transaction:
     def take_back(self) -> str | None:
         """As `Session.take_back`, the problem alone: whether it was the connection's last delivery stays in `last`."""
         back = self._session.take_back()
-        self.last = back.last
+        self.last, self._touched = back.last, back.problem is not None
         return back.problem
 
     def undo(self) -> bool:
         """Undo what the handler wrote. Whether the row is still held: under a row lock it is not, where the handler
-        ended the transaction that held it."""
+        ended the transaction that held it. Raises `TransactionError` where only now it shows that it did."""
         if not self._open:
             return True
-        self._open = False
-        if self._begin is not None:
-            self._session.roll_back()
-            return not self._session.closed
-        held = False
+        self._open = undone = False
         try:
-            self._session.send([Savepoint.UNDO])
-            held = True
+            if not self._touched:
+                self._session.send([Savepoint.UNDO] if self._begin is None else [Savepoint.UNDO, ROLLBACK])
+                undone = True
         finally:
-            if not held:
+            if not undone:
                 self._session.roll_back()
-        return held
+        return undone or (self._begin is not None and not self._session.closed)
 
     def settle_within(self, calls: Sequence[Call]) -> list[list[Row]]:
         """Settle in the handler's transaction, which stays open until it is committed or rolled back."""
-        return self._session.send([Savepoint.RELEASE, *calls])
+        return self._send_behind(calls)
+
+    def _send_behind(self, steps: Sequence[Step]) -> list[list[Row]]:
+        try:
+            return self._session.send([Savepoint.RELEASE, *steps])
+        except TransactionError as ended:
+            raise unacknowledged(str(ended)) from None
 
     def ask_within(self, calls: Sequence[Call]) -> list[list[Row]]:
         return self._session.send(calls)
@@ -81,7 +86,7 @@ class Transaction:
             return self._session.send(steps)
         self._open = False
         joined = steps[1:] if steps and isinstance(steps[0], Begin) else steps
-        return self._session.send([Savepoint.RELEASE, *joined])
+        return self._send_behind(joined)
 
     def roll_back(self) -> None:
         self._open = False
@@ -109,3 +114,8 @@ class Transaction:
         then: Sequence[Call] = (),
     ) -> int:
         return self._session.insert_many(insert, table, columns, rows, then=then)
+
+
+def unacknowledged(problem: str) -> TransactionError:
+    """What a handler is told that returned, but did to its transaction what must not be."""
+    return TransactionError(f"the handler returned, but {problem}; nothing was acknowledged")

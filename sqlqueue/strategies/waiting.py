@@ -30,6 +30,14 @@ SELECT * FROM (
 ) AS _range_{number}
 """
 
+# Read once for a claim, along the claim's own index: rows that were given a time are few beside the others.
+NO_OTHER_FAILED = """
+({key} IS NULL OR ({failed}) OR {key} NOT IN (
+    SELECT {key} FROM {table}
+    WHERE {unfinished} AND {failed}
+))
+"""
+
 
 def onward(words: Words) -> str:
     """The condition that a row stands at the bookmark or behind it, in claim order; by ids alone, behind it: a row that
@@ -58,6 +66,31 @@ def unless_passed_over(words: Words) -> str:
     name = words.qualified(key)
     held = dialect.any_of(key, name, "passed_keys")
     return f"({name} IS NULL OR NOT {held} OR {dialect.any_of(spec.id, words.qualified(spec.id), 'passed_ids')})"
+
+
+def in_key_order(words: Words) -> list[str]:
+    """The conditions that no failed row of its key holds a row back, neither one of this consumer nor of another.
+
+    Other consumers' rows are known by what they wrote: an attempt, and when to try again. Such a row goes before the
+    others of its key, though the claim order has it behind them. Where no row may be without a due time those are too
+    many to look at, and priorities go before keys: there order by key holds in one consumer.
+    """
+    conditions = [unless_passed_over(words)]
+    due = words.spec.role(Role.RETRY_AFTER)
+    if due is None or not due.optional or not words.spec.has(Role.ATTEMPT) or words.spec.has(Role.PRIORITY):
+        return conditions
+    key = words.column(Role.PARTITION_KEY)
+    failed = [
+        f"{words.zero(Role.ATTEMPT)} > 0",
+        f"{words.moment(Role.RETRY_AFTER)} > {words.dialect.earliest(due)}",
+    ]
+    parts = {
+        "key": key,
+        "table": words.dialect.table(words.spec),
+        "failed": every(failed),
+        "unfinished": every([*words.unfinished(), f"{key} IS NOT NULL"]),
+    }
+    return [*conditions, fill(NO_OTHER_FAILED, parts)]
 
 
 def claimable(words: Words) -> list[str]:

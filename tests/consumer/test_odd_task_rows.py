@@ -60,7 +60,7 @@ def test_a_task_whose_id_is_no_uuid_hides_no_other_and_is_resumed_as_it_was_foun
         assert tasks.resume(step=Read) == 2
         sqlite_database.execute("UPDATE pg_task SET error = 'no'")
         assert tasks.resume(task) == 1
-        with pytest.raises(ValueError, match=r"is no id of a task; give a UUID, its text, or a StoredTask"):
+        with pytest.raises(ValueError, match=r"is no id of its rows, which is UUID; give one, a row as it was shown"):
             tasks.resume(odd)
 
 
@@ -69,10 +69,10 @@ def test_what_is_no_id_is_refused_where_an_id_is_looked_for(database: Database, 
     with Broker(database.url) as broker:
         tasks = tasks_of(broker)
         id = tasks.enqueue(Part())
-        with pytest.raises(ValueError, match=r"is no id of a task"):
+        with pytest.raises(ValueError, match=r"is no id of its rows"):
             tasks.get(wrong)
         for step in (None, Part):
-            with pytest.raises(ValueError, match=r"is no id of a task"):
+            with pytest.raises(ValueError, match=r"is no id of its rows"):
                 tasks.resume([id, wrong], step=step)
 
 

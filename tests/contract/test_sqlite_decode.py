@@ -83,3 +83,33 @@ def test_a_count_that_cannot_be_read_counts_as_none_and_the_row_reaches_its_cap(
             drain(broker)
             clock.advance(1)
         assert attempts == list(range(begun, 4))
+
+
+@table("typed_rows")
+class TypedRow:
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    name: str = "x"
+    number: int = 1
+    ratio: float = 1.0
+    error: str | None = column.error()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("name", b"\x00\xff"), ("number", "abc"), ("number", 2.5), ("ratio", "1,5")]
+)
+def test_a_value_of_another_type_than_the_declared_one_goes_by_the_decode_policy(
+    sqlite_database: Database, field: str, value: Any
+) -> None:
+    with Broker(sqlite_database.url) as broker:
+        queue = created(broker, TypedRow)
+        handled: list[Any] = []
+        queue.handler(handled.append)
+        queue.enqueue_many([TypedRow(), TypedRow()])
+        sqlite_database.execute(f"UPDATE typed_rows SET {field} = ? WHERE id = 1", value)
+        drain(broker)
+        assert [row.id for row in handled] == [2]
+        ((error,),) = sqlite_database.execute("SELECT error FROM typed_rows")
+        assert error.startswith(
+            f"sqlqueue.errors.DecodeError: column {field!r} holds {value!r}, which cannot be read: "
+        )

@@ -6,6 +6,7 @@ import sys
 from sqlqueue.testing import contract
 from tests.contract import (
     test_advisory,
+    test_answers,
     test_batches,
     test_blocked,
     test_capabilities,
@@ -36,6 +37,7 @@ from tests.contract import (
 MODULES = (
     test_blocked,
     test_advisory,
+    test_answers,
     test_batches,
     test_capabilities,
     test_claims,

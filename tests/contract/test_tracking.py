@@ -4,6 +4,7 @@ from sqlqueue.testing.contract import (
     PruningContract,
     RepublishContract,
     TrackedHandlersContract,
+    TrackedRepliesContract,
     TrackingContract,
 )
 
@@ -13,6 +14,10 @@ class TestTracking(TrackingContract):
 
 
 class TestTrackedHandlers(TrackedHandlersContract):
+    pass
+
+
+class TestTrackedReplies(TrackedRepliesContract):
     pass
 
 

@@ -57,6 +57,22 @@ def test_without_options_it_runs_anywhere() -> None:
     assert "6 events were published to memory://bus" in run()
 
 
+def test_what_was_not_published_is_counted_as_waiting_and_the_run_fails(database: Database) -> None:
+    pytest.importorskip("redis")
+    command = [sys.executable, str(SHOP), "--url", database.url, "--to"]
+    done = subprocess.run([*command, "redis://127.0.0.1:1?stream=x"], capture_output=True, text=True, timeout=LIMIT)
+    said = "6 orders were placed\n0 events were published to redis://127.0.0.1:1/0?stream=x\n6 wait to be tried again\n"
+    assert (done.stdout, done.returncode) == (said, 1)
+    assert database.execute("SELECT count(*) FROM shop_events") == [(6,)]
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:", "sqlite://shop.db"])
+def test_a_database_without_a_file_is_refused(url: str) -> None:
+    done = subprocess.run([sys.executable, str(SHOP), "--url", url], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 2
+    assert "--url needs a file's path, as in sqlite:///shop.db: the shop and its relay each open it" in done.stderr
+
+
 def test_an_unknown_target_is_told_with_those_that_there_are() -> None:
     command = [sys.executable, str(SHOP), "--to", "smoke://hill"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)

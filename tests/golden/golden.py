@@ -30,7 +30,19 @@ from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
-from sqlqueue.testing.contract.tables import CountedJob, DeadJob, FullJob, Job, KeptDeadJob, KeptJob, KeyedJob, RawJob
+from sqlqueue.testing.contract.tables import (
+    CountedJob,
+    DeadJob,
+    FullJob,
+    Job,
+    KeptDeadJob,
+    KeptJob,
+    KeyedJob,
+    NotedDeadJob,
+    NotedJob,
+    RawJob,
+    TokenDeadJob,
+)
 from sqlqueue.testing.contract.tracked import Outbox, ShortOutbox
 
 WRITE = "SQLQUEUE_WRITE_GOLDEN"
@@ -103,6 +115,8 @@ CASES = (
     Case("dead_letter_group_lease", FullJob, group="mail", dead_letter="failed"),
     Case("dead_letter_table_lease", FullJob, group="mail", dead_letter=DeadJob),
     Case("dead_letter_table_with_ids", Job, dead_letter=KeptDeadJob),
+    Case("dead_letter_table_with_defaults", NotedJob, dead_letter=NotedDeadJob),
+    Case("dead_letter_table_with_tokens", Job, dead_letter=TokenDeadJob),
     Case(
         "dead_letter_table_by_function",
         without_lease(FullJob, advisory_lock="accounts-{id}"),

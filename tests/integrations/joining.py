@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -145,13 +145,38 @@ class JoiningTests:
         caller.rollback()
         assert joined.execute("SELECT payload FROM tasks") == [("1",)]
 
-    def test_one_of_many_that_cannot_be_stored_keeps_all_out(
+    def test_one_of_many_that_cannot_be_stored_keeps_all_out_and_ends_no_transaction(
         self, joined: Database, tasks: Queue, caller: Caller
     ) -> None:
         with pytest.raises(EncodeError):
             tasks.enqueue_many([1, object()], connection=caller.connection)
-        caller.rollback()
-        assert joined.execute("SELECT count(*) FROM tasks") == [(0,)]
+        assert tasks.enqueue_many([2, 3], connection=caller.connection) == 2
+        caller.commit()
+        assert joined.execute("SELECT payload FROM tasks ORDER BY id") == [("2",), ("3",)]
+
+    def test_one_of_many_that_the_driver_refuses_keeps_all_out_and_ends_no_transaction(
+        self, joined: Database, notes: Queue, caller: Caller
+    ) -> None:
+        refused = Note(id=uuid4(), rank=0, payload=b"", extra={"no": object()})
+        with pytest.raises(Exception, match="object is not JSON serializable"):
+            notes.enqueue_many([NOTE, refused], connection=caller.connection)
+        notes.enqueue(NOTE, connection=caller.connection)
+        caller.commit()
+        assert joined.execute("SELECT count(*) FROM notes") == [(1,)]
+
+    def test_who_makes_many_rows_may_use_the_connection_meanwhile(
+        self, joined: Database, tasks: Queue, caller: Caller
+    ) -> None:
+        """As SQLAlchemy does, where a row reads an attribute that is not loaded yet."""
+
+        def rows() -> Iterator[int]:
+            for number in range(3):
+                tasks.enqueue(number + 10, connection=caller.connection)
+                yield number
+
+        assert tasks.enqueue_many(rows(), connection=caller.connection) == 3
+        caller.commit()
+        assert joined.execute("SELECT payload FROM tasks ORDER BY id") == [(str(n),) for n in (10, 11, 12, 0, 1, 2)]
 
     def test_every_kind_of_value_arrives_as_it_does_by_our_own_connection(
         self, joined: Database, notes: Queue, caller: Caller

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlqueue import Broker, Consumer, column, table
+from sqlqueue import Broker, Consumer, DeadLetter, column, table
 from sqlqueue.testing import Recorder
 from tests.integrations.callers import POSTGRES, Caller
 from tests.support.availability import installed
@@ -25,6 +25,14 @@ class Job:
     id: int = column.id(generated=True)
     locked_until: datetime | None = column.lease()
     payload: bytes = column.payload()
+
+
+@table("parking_jobs")
+class ParkingJob:
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    payload: bytes = column.payload()
+    error: str | None = column.error()
 
 
 @pytest.mark.parametrize("kind", TELLING)
@@ -45,6 +53,22 @@ def test_the_commit_of_those_that_tell_of_it_wakes_a_consumer_at_once(postgres_d
             jobs.enqueue_many([3, 4], connection=caller.connection)
             caller.commit()
             seen.wait_for("acknowledged", count=4)
+
+
+@pytest.mark.parametrize("kind", TELLING)
+def test_so_does_that_of_rows_that_are_put_back_to_work(postgres_database: Database, kind: str) -> None:
+    seen, outcomes = Recorder(), [DeadLetter("no"), None]
+    with Broker(postgres_database.url, poll_interval=HOUR) as broker:
+        jobs = broker.queue(ParkingJob)
+        broker.create_tables()
+        jobs.handler(lambda message: outcomes.pop(0))
+        opened: AbstractContextManager[Caller] = POSTGRES[kind](postgres_database)
+        with Consumer(broker, observers=[seen]), opened as caller:
+            jobs.enqueue(1)
+            seen.wait_for("parked")
+            assert jobs.requeue(connection=caller.connection) == 1
+            caller.commit()
+            seen.wait_for("acknowledged")
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])

@@ -1,6 +1,7 @@
 """The publisher to Kafka, on librdkafka's own cluster."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,11 @@ def test_the_name_has_neither_user_nor_password() -> None:
         ),
         ("kafka://shop:hush@host/orders?linger.ms=soon", "queue.buffering.max.ms"),
         ("kafka://shop:hush@host/orders?acks=1", "the option 'acks' is the publisher's own; leave it out"),
+        ("kafka://shop:hush@host/orders?delivery.report.only.error=true", "the option 'delivery.report.only.error' is"),
+        ("kafka://shop:hush@host/orders?logger=x", "the option 'logger' is the publisher's own; leave it out"),
+        ("kafka://shop:hush@host/orders?transactional.id=x", "the option 'transactional.id' is the publisher's own"),
+        ("kafka://shop:hush@host/orders?stats_cb=hush", "an option of another kind than text: expected stats_cb"),
+        ("kafka://shop:hush@host/orders?default.topic.config=x", "an option of another kind than text: 'str' object"),
         ("kafka://shop:hush@host/orders?timeout=never", "has timeout='never', which is no number"),
     ],
 )
@@ -123,3 +129,18 @@ def test_another_url_is_left_to_others() -> None:
     assert sqlqueue_publisher("redis://host/0") is None
     with pytest.raises(DeclarationError):
         KafkaPublisher.from_url("redis://host/0")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"linger.ms": 5}, "KafkaPublisher(options=…): 'linger.ms' is of type int; give text"),
+        ({"ssl.key.password": b"hush"}, "KafkaPublisher(options=…): 'ssl.key.password' is of type bytes; give text"),
+        ({5: "hush"}, "KafkaPublisher(options=…): an option's name is 5; give text"),
+        ("hush", "KafkaPublisher(options=…): of type str; give a mapping of text by text"),
+    ],
+)
+def test_options_by_hand_are_text_by_text(options: Any, said: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        KafkaPublisher(options=options)
+    assert str(caught.value) == said

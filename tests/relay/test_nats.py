@@ -1,6 +1,8 @@
 """The publisher to NATS JetStream, on the server of this machine."""
 
+import logging
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,9 @@ import pytest
 
 from sqlqueue import DeclarationError
 from sqlqueue.relay.targets.nats import NATSPublisher, sqlqueue_publisher
+from tests.consumer.helpers import wait_until
 from tests.relay.brokers.nats import PORT, NATSTarget, nats_server, serving
-from tests.relay.target import PASSWORD, Make, message, needs, payloads
+from tests.relay.target import LIMIT, PASSWORD, Make, message, needs, payloads
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, publish_again, refusal
 
 
@@ -27,6 +30,30 @@ class TestArrivals(Arrivals):
         for _ in range(2):
             publisher.publish([message("a", id="17"), message("b", id="18")])
         assert sorted(payloads(target.arrived())) == ["a", "b"]
+
+    def test_rows_of_two_tables_are_two_messages_whatever_their_ids(self, target: NATSTarget, make: Make) -> None:
+        """Ids count the rows of each table, and a stream de-duplicates over all its subjects."""
+        publisher = make(own=False)
+        for subject, payload in (("orders", "a"), ("customers", "a"), ("customers", "b")):
+            publisher.publish([message(payload, id="1", destination=f"{target.stream}.{subject}")])
+        publisher.publish([message("b", id="1", headers={"table": "c"}, destination=f"{target.stream}.customers")])
+        assert [(each.id, each.payload) for each in target.arrived()] == [
+            ("1", each) for each in (b"a", b"a", b"b", b"b")
+        ]
+
+    def test_what_looks_like_one_that_was_confirmed_is_told(
+        self, target: NATSTarget, make: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It may be another table's row after all, and then it is lost."""
+        publisher = make()
+        with caplog.at_level(logging.WARNING, "sqlqueue.relay"):
+            publisher.publish([message("a", id="1")])
+            assert caplog.messages == []
+            for again in (publisher, make()):
+                again.publish([message("a", id="1")])
+        assert len(caplog.messages) == 2
+        assert f"message 1 on subject '{target.stream}' was confirmed and not stored" in caplog.messages[0]
+        assert payloads(target.arrived()) == ["a"]
 
     def test_a_destination_is_a_subject_of_the_stream(self, target: NATSTarget, make: Make) -> None:
         subject = f"{target.stream}.new"
@@ -109,6 +136,22 @@ class TestOutages(Outages):
 
 
 class TestCuts(Cuts):
+    def test_what_was_stored_and_not_confirmed_is_stored_once_without_a_word(
+        self, target: NATSTarget, make: Make, cuts: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        publisher = make(port=cuts.port)
+        publisher.publish([message("a")])
+        cuts.swallow_answers()
+        waiting = threading.Thread(target=lambda: refusal(publisher, message("b", id="7", key="k")))
+        waiting.start()
+        wait_until(lambda: payloads(target.arrived()) == ["a", "b"])
+        cuts.cut()
+        waiting.join(LIMIT)
+        with caplog.at_level(logging.WARNING, "sqlqueue.relay"):
+            publish_again(publisher, message("b", id="7", key="k"))
+        assert caplog.messages == []
+        assert payloads(target.arrived()) == ["a", "b"]
+
     def test_after_a_long_outage_a_new_client_takes_over(self, target: NATSTarget, make: Make, cuts: Any) -> None:
         publisher = make(port=cuts.port)
         publisher.publish([message("a")])
@@ -131,7 +174,7 @@ def test_the_name_has_neither_user_nor_password() -> None:
     [
         ("nats://hush@host/?subject=orders", "has the option 'subject'; there are: cafile, certfile, keyfile, timeout"),
         ("nats://hush@host/?timeout=-1", "NATSPublisher(timeout=-1.0): give seconds above 0"),
-        ("nats://hush@host:0/", "has the port '0', which is not in 1 to 65535"),
+        ("nats://hush@host:0/", "has a port that is not in 1 to 65535"),
     ],
 )
 def test_a_url_that_cannot_be_one_is_refused_without_its_password(url: str, said: str) -> None:

@@ -1,17 +1,21 @@
 """The publisher to RabbitMQ, on the broker of this machine."""
 
+import asyncio
 import gc
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
+import pika
 import pytest
 
 from sqlqueue import DeclarationError
+from sqlqueue.relay.targets import rabbitmq
 from sqlqueue.relay.targets.rabbitmq import RabbitMQPublisher, sqlqueue_publisher
+from sqlqueue.relay.targets.rabbitmq_session import RabbitMQSession
 from tests.relay.brokers.rabbitmq import RabbitMQTarget, serving
-from tests.relay.target import PASSWORD, Arrived, Make, message, needs, payloads, unique
+from tests.relay.target import PASSWORD, Arrived, Make, at_once, message, needs, payloads, unique
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, publish_again, refusal
 from tests.support.tcp_proxy import TCPProxy
 
@@ -105,6 +109,87 @@ class TestRefusals(Refusals):
         headers = {"n" * 255: "x" * 99_000}
         make().publish([message("a", id="i" * 255, headers=headers)])
         assert target.arrived() == [Arrived(payload=b"a", id="i" * 255, headers=headers)]
+
+
+class TestClosedChannels:
+    """RabbitMQ answers some messages by closing the channel, and with it all that are on their way there. Such is one
+    with a header `CC` of text, which the publisher refuses itself unless it is told not to."""
+
+    @pytest.mark.parametrize("name", ["CC", "BCC"])
+    def test_a_header_that_the_broker_takes_for_its_own_is_told(
+        self, target: RabbitMQTarget, make: Make, name: str
+    ) -> None:
+        error = refusal(make(), message("a"), message("b", headers={name: "boss@example"}), message("c"))
+        assert error.unconfirmed == {
+            1: f"the header {name!r} is one of RabbitMQ's own, for further routing keys, and would close the channel; "
+            "give it another name"
+        }
+        assert sorted(payloads(target.arrived())) == ["a", "c"]
+
+    @pytest.fixture
+    def unchecked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(rabbitmq, "ITS_HEADERS", ())
+
+    @pytest.mark.usefixtures("unchecked")
+    def test_only_the_one_that_closed_it_is_refused_and_those_of_its_key_behind_it(
+        self, target: RabbitMQTarget, make: Make
+    ) -> None:
+        batch = [message(f"{number}", key=f"{number % 5}") for number in range(20)]
+        batch[6] = message("bad", key="1", headers={"CC": "boss@example"})
+        error = refusal(make(), *batch)
+        assert sorted(error.unconfirmed) == [6, 11, 16]
+        assert "the broker closed the channel: 406 PRECONDITION_FAILED" in error.unconfirmed[6]
+        assert error.unconfirmed[11] == "an earlier message of its key was not confirmed"
+        arrived = payloads(target.arrived())
+        for key in range(5):
+            mine = list(dict.fromkeys(each for each in arrived if int(each) % 5 == key))
+            assert mine == [f"{number}" for number in range(key, 5 if key == 1 else 20, 5)]
+
+    @pytest.mark.usefixtures("unchecked")
+    def test_those_of_other_threads_are_confirmed(self, target: RabbitMQTarget, make: Make) -> None:
+        publisher = make()
+        publisher.publish([message("first")])
+
+        def run(thread: int) -> None:
+            for number in range(10):
+                bad = thread == 0 and number == 5
+                one = message(f"{thread}-{number}", headers={"CC": "boss@example"} if bad else {})
+                if bad:
+                    refusal(publisher, one)
+                else:
+                    publisher.publish([one])
+
+        at_once(4, run)
+        expected = {f"{thread}-{number}" for thread in range(4) for number in range(10)} - {"0-5"}
+        assert set(payloads(target.arrived())) == {"first", *expected}
+
+    @pytest.mark.usefixtures("unchecked")
+    def test_many_of_that_kind_end_it_and_the_rest_waits_for_another_publish(
+        self, target: RabbitMQTarget, make: Make, cuts: TCPProxy
+    ) -> None:
+        """Each costs a connection."""
+        batch = [message(f"{number}", headers={"CC": "boss@example"}) for number in range(30)]
+        error = refusal(make(port=cuts.port), *batch, message("good"))
+        assert sorted(error.unconfirmed) == list(range(31))
+        assert cuts.accepted <= 12
+
+    def test_where_the_exchange_is_not_there_each_is_told_so_at_once(
+        self, target: RabbitMQTarget, make: Make, cuts: TCPProxy
+    ) -> None:
+        error = refusal(make(port=cuts.port, exchange=unique()), *(message(f"{number}") for number in range(30)))
+        assert len(error.unconfirmed) == 30
+        assert all("no exchange" in why for why in error.unconfirmed.values())
+        assert cuts.accepted == 1
+
+    def test_a_confirmation_that_comes_after_the_end_is_nobodys(self) -> None:
+        """Such as while it is closed under a publish."""
+
+        async def confirmed() -> None:
+            session = RabbitMQSession("", lambda message: "")
+            for multiple in (False, True):
+                session._confirmed(pika.frame.Method(1, pika.spec.Basic.Ack(delivery_tag=1, multiple=multiple)))
+
+        asyncio.run(confirmed())
 
 
 class TestOutages(Outages):

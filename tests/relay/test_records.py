@@ -1,5 +1,7 @@
 """A record's id as text, and what a table of records must say."""
 
+import functools
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -7,10 +9,11 @@ import attrs
 import pytest
 
 from sqlqueue import Broker, DeclarationError, Role, column, table
-from sqlqueue.relay import Tracking
+from sqlqueue.relay import MemoryPublisher, Tracking
 from sqlqueue.relay.record_ids import from_text, to_text
 from sqlqueue.spec import ColumnSpec, spec_of
-from sqlqueue.testing.contract.tracked import Outbox, Sent
+from sqlqueue.testing.contract.tables import Job, KeptJob
+from sqlqueue.testing.contract.tracked import Outbox, Sent, message
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,62 @@ def test_a_tracked_handler_keeps_its_name_and_the_type_of_its_message() -> None:
         assert tracked.__annotations__["message"] is int
         with pytest.raises(DeclarationError, match="a coroutine or generator"):
             Tracking(broker, Outbox).consumer(_coroutine)
+
+
+def test_a_tracked_handler_is_refused_by_a_table_without_headers() -> None:
+    """It would find no record, skip nothing and mark nothing: each record would be sent again at each start."""
+    with Broker("sqlite://") as broker:
+        queue = broker.queue(Job)
+        for function in (_work, functools.partial(_work), _Working()):
+            with pytest.raises(DeclarationError) as caught:
+                queue.handler(Tracking(broker, Outbox).consumer(function))
+            assert "finds its message's record by the headers, and table 'jobs' has none" in str(caught.value)
+            assert "column.headers()" in str(caught.value)
+        assert queue.registered is None
+
+
+def test_a_transactional_one_is_refused_by_a_queue_of_another_database(tmp_path: Path) -> None:
+    """Its record is read and marked in the delivery's transaction, where no such table is: it would come for ever."""
+    with Broker(f"sqlite:///{tmp_path}/a.db") as here, Broker(f"sqlite:///{tmp_path}/b.db") as there:
+        handler = Tracking(here, Outbox).consumer(_work)
+        with pytest.raises(DeclarationError) as caught:
+            there.queue(KeptJob).handler(transactional=True)(handler)
+        assert f"its queue is in {there.dialect.source}, and the records are in {here.dialect.source}" in str(
+            caught.value
+        )
+        there.queue(KeptJob).handler(handler)
+        here.queue(KeptJob).handler(transactional=True)(handler)
+        with Broker(f"sqlite:///{tmp_path}/a.db") as again:
+            again.queue(KeptJob).handler(transactional=True)(handler)
+
+
+def test_a_publisher_is_given_by_its_url_as_well() -> None:
+    with Broker("sqlite://") as broker:
+        tracking = Tracking(broker, Outbox)
+        tracking.create_table()
+        bus = MemoryPublisher.named("records")
+        for given in ("memory://records", bus):
+            tracking.publisher(given).publish([message()])
+        assert [one.id for one in bus.messages] == ["1", "2"]
+        assert tracking.republish() == tracking.republish("memory://records") == 2
+
+
+@pytest.mark.parametrize("wrong", [None, 7, MemoryPublisher, object()], ids=["none", "number", "class", "object"])
+def test_what_nothing_can_be_published_with_is_refused(wrong: Any) -> None:
+    with Broker("sqlite://") as broker:
+        tracking = Tracking(broker, Outbox)
+        with pytest.raises(DeclarationError, match=r"^publisher=.* is no publisher; give a URL"):
+            tracking.publisher(wrong)
+        if wrong is not None:
+            with pytest.raises(DeclarationError, match=r"^publisher=.* is no publisher; give a URL"):
+                tracking.republish(wrong)
+
+
+def _work(text: str) -> None: ...
+
+
+class _Working:
+    def __call__(self, text: str) -> None: ...
 
 
 async def _coroutine(message: Any) -> None: ...

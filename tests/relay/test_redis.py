@@ -1,16 +1,21 @@
 """The publisher to Redis Streams, on the server of this machine."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from time import monotonic
+from typing import Any, ClassVar
 
 import attrs
 import pytest
+import redis
 
 from sqlqueue import DeclarationError
+from sqlqueue.relay.targets import redis_client
 from sqlqueue.relay.targets.redis import RedisPublisher, sqlqueue_publisher
+from sqlqueue.relay.targets.redis_client import Client
 from tests.relay.brokers.redis import RedisTarget, serving
-from tests.relay.target import PASSWORD, Make, message, needs, payloads, unique
-from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, refusal
+from tests.relay.target import LIMIT, PASSWORD, Make, message, needs, payloads, unique
+from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, fails, refusal
+from tests.support.tcp_proxy import TCPProxy
 
 
 @pytest.fixture
@@ -59,6 +64,62 @@ class TestOutages(Outages):
 class TestCuts(Cuts):
     patience: ClassVar[dict[str, object]] = {"timeout": 1}
 
+    def test_a_server_that_is_silent_is_waited_for_once_whatever_the_streams(
+        self, target: RedisTarget, make: Make, cuts: TCPProxy
+    ) -> None:
+        batch = [message("a", destination=f"{target.stream}-{number}") for number in range(12)]
+        cuts.hold()
+        error = refusal(make(port=cuts.port, timeout=1), *batch)
+        assert sorted(error.unconfirmed) == list(range(12))
+        assert error.unconfirmed[0].startswith(f"stream '{target.stream}-0': TimeoutError: ")
+        assert error.unconfirmed[11] == f"it was not sent: {error.unconfirmed[0]}"
+        assert cuts.accepted == 1
+
+    def test_one_that_falls_silent_among_the_streams_ends_the_publish(
+        self, target: RedisTarget, make: Make, cuts: TCPProxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publisher = make(port=cuts.port, timeout=1)
+        publisher.publish([message("a")])
+        run = Client.run
+
+        def running(client: Client, fill: Any, until: float) -> Any:
+            replies = run(client, fill, until)
+            cuts.swallow()
+            return replies
+
+        monkeypatch.setattr(Client, "run", running)
+        batch = [message("b"), *(message("c", destination=f"{target.stream}-{number}") for number in range(9))]
+        assert fails(publisher, *batch) == list(range(1, 10))
+        assert cuts.accepted == 1
+
+    def test_the_time_is_one_for_all_streams(
+        self, target: RedisTarget, make: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publisher, limits = make(timeout=20), list[float]()
+        now = [0.0]
+        monkeypatch.setattr("sqlqueue.relay.targets.redis.monotonic", lambda: now[0])
+
+        def running(client: Client, fill: Any, until: float) -> Any:
+            limits.append(until)
+            now[0] += 15.0
+            return ["1-0"]
+
+        monkeypatch.setattr(Client, "run", running)
+        error = refusal(publisher, *(message("a", destination=stream) for stream in "abc"))
+        assert limits == [20.0, 20.0]
+        assert error.unconfirmed == {2: "it was not sent: the 20 s of the publish were over"}
+
+    def test_an_answer_is_waited_for_as_long_as_is_left(self, target: RedisTarget, cuts: TCPProxy) -> None:
+        client = redis_client.client(None, host="127.0.0.1", port=cuts.port)
+        fill = lambda pipeline: pipeline.ping()  # noqa: E731
+        assert client.run(fill, monotonic() + LIMIT) == [True]
+        cuts.swallow()
+        began = monotonic()
+        with pytest.raises(redis.TimeoutError):
+            client.run(fill, began + 0.2)
+        client.close()
+        assert monotonic() - began < LIMIT / 2
+
 
 def test_a_stream_is_trimmed_to_about_maxlen(target: RedisTarget, make: Make) -> None:
     publisher = make(maxlen=100)
@@ -104,7 +165,7 @@ def test_settings_stand_in_the_url() -> None:
         ("redis://:hush@host/?timeout=0", "RedisPublisher(timeout=0.0): give seconds above 0"),
         ("redis://:hush@host/?timeout=soon", "has timeout='soon', which is no number"),
         ("redis://:hush@host/?stream=a&stream=b", "has the option 'stream' twice"),
-        ("redis://:hush@host:99999/", "has the port '99999', which is not in 1 to 65535"),
+        ("redis://:hush@host:99999/", "has a port that is not in 1 to 65535"),
         ("redis://:hush@a,b/", "names 2 hosts; this publisher takes one"),
         ("redis:", "'redis' begins no URL; write scheme://host"),
     ],

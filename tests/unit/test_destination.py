@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+import attrs
 import pytest
 
 from sqlqueue import ColumnSpec, DeclarationError, Role, TableSpec
@@ -81,6 +82,43 @@ def test_types_that_do_not_are_refused_by_both_columns() -> None:
 def test_a_payload_without_a_place_is_refused() -> None:
     with pytest.raises(DeclarationError, match=r"'dead', which has no column for the payload 'body'; mark one with"):
         found([ID, BODY], [ID, ColumnSpec(field="other", type=bytes, optional=True)])
+
+
+NOTE = ColumnSpec(field="note", type=str, optional=True)
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        ColumnSpec(field="note", type=str, optional=True),
+        ColumnSpec(field="note", type=str, default="none"),
+        ColumnSpec(field="note", type=str, default=attrs.Factory(str)),
+        ColumnSpec(field="note", type=str, generated=True),
+    ],
+    ids=["NULL", "default", "factory", "generated"],
+)
+def test_a_value_that_may_be_null_needs_a_place_that_takes_it_or_has_another(theirs: ColumnSpec) -> None:
+    assert set(found([ID, BODY, NOTE], [ID, BODY, theirs])) == {"id", "body", *([] if theirs.generated else ["note"])}
+
+
+def test_where_there_is_neither_the_declaration_is_refused_by_both_columns() -> None:
+    number = ColumnSpec(field="note", name="remark", type=str)
+    of_row = attrs.evolve(number, default=attrs.Factory(lambda row: str(row), takes_self=True))
+    with pytest.raises(DeclarationError, match="or give it a default"):
+        found([ID, BODY, attrs.evolve(NOTE, name="remark")], [ID, BODY, of_row])
+    with pytest.raises(DeclarationError) as caught:
+        found([ID, BODY, attrs.evolve(NOTE, name="remark")], [ID, BODY, number])
+    assert str(caught.value) == (
+        "table 'jobs': its dead letters go into table 'dead', whose column 'remark' takes no NULL and the values of "
+        "'remark', which may be NULL; declare it as str | None, or give it a default"
+    )
+    empty = attrs.evolve(BODY, optional=True)
+    with pytest.raises(DeclarationError, match="column 'body' takes no NULL and the values of 'body'"):
+        found([ID, empty], [ID, BODY])
+
+
+def test_an_id_that_is_declared_as_empty_at_first_is_never_empty() -> None:
+    assert found([attrs.evolve(ID, optional=True), BODY], [ID, BODY]) == {"id": "id", "body": "body"}
 
 
 def test_a_queue_does_not_send_its_dead_letters_to_itself() -> None:

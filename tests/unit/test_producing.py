@@ -208,6 +208,21 @@ def test_a_field_without_value_and_default_is_refused_by_its_name(broker: Broker
     )
 
 
+@table("measured")
+class Measured:
+    id: int = column.id(generated=True)
+    body: bytes = column.payload()
+    name: str = "abc"
+    length: int = attrs.field(default=attrs.Factory(lambda row: len(row.name), takes_self=True))
+
+
+def test_a_default_that_is_made_of_the_row_needs_one(broker: Broker) -> None:
+    maker = RowMaker(queue="measured", spec=spec_of(Measured), group=None, codec=JsonCodec(), dialect=broker.dialect)
+    assert maker.row(Measured(body=b"", name="four"))["length"] == 4
+    with pytest.raises(EncodeError, match="the row has no value for 'length', whose default is made of the row itself"):
+        maker.row("a message")
+
+
 def test_a_row_of_another_group_is_sent_to_its_own_queue(broker: Broker) -> None:
     with pytest.raises(DeclarationError) as caught:
         maker(broker).row(MAKE(team="south", body=b""))

@@ -1,5 +1,6 @@
 """How long a failed row waits: pure functions from the attempt, and the forms that `retry=` takes."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlqueue.errors import DecodeError
 from sqlqueue.retry import DEFAULT_RETRY, Computed, Exponential, Fixed, NoRetry, policy
 
 ERROR = ValueError("no")
@@ -128,6 +130,35 @@ def test_a_mapping_decides_by_the_nearest_class_of_the_exception() -> None:
         (KeyError(), 3),
     ]
     assert [(error, decided.delay(3, error)) for error, _ in expected] == expected
+
+
+def undecoded(cause: BaseException | None) -> DecodeError:
+    error = DecodeError("no")
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("mapping", "seconds"),
+    [
+        ({json.JSONDecodeError: 60}, 60),
+        ({json.JSONDecodeError: 60, DecodeError: 5}, 60),
+        ({ValueError: 60}, 60),
+        ({DecodeError: 5, Exception: 7}, 5),
+        ({Exception: 7}, 7),
+        ({KeyError: 60}, 1),
+    ],
+)
+def test_what_cannot_be_decoded_goes_by_what_it_came_from(mapping: Any, seconds: float) -> None:
+    chosen = policy(mapping, Fixed(1))
+    assert chosen.delay(1, undecoded(json.JSONDecodeError("no", "", 0))) == seconds
+    assert policy({DecodeError: 5}).delay(1, undecoded(None)) == 5
+
+
+def test_only_a_decode_error_goes_by_its_cause() -> None:
+    error = RuntimeError("no")
+    error.__cause__ = KeyError("no")
+    assert policy({KeyError: 60}, Fixed(1)).delay(1, error) == 1
 
 
 def test_an_exception_that_a_mapping_does_not_name_goes_by_the_default() -> None:

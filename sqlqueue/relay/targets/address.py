@@ -1,5 +1,6 @@
 """Where a publisher sends to, as a URL says it; no error repeats what may be a password."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -50,7 +51,7 @@ class Address:
         given = self.options.get(name)
         if given is None:
             return default
-        if not given.isdecimal():
+        if not _is_whole(given):
             raise DeclarationError(f"the URL {self} has {name}={given!r}, which is no whole number")
         return int(given)
 
@@ -85,13 +86,14 @@ def parse(url: str) -> Address:
         raise DeclarationError(f"{scheme.partition(':')[0]!r} begins no URL; write scheme://host")
     try:
         parts = urlsplit(url)
-    except ValueError as error:
-        raise DeclarationError(f"the {scheme} URL cannot be read: {error}") from None
+    except ValueError:  # whose text repeats what it cannot read
+        raise DeclarationError(f"the {scheme} URL cannot be read: its host is neither a name nor an address") from None
+    _check_ends(scheme, rest)
     login, at, hosts = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
     return Address(
         scheme=scheme,
-        hosts=tuple(_host(scheme, host) for host in hosts.split(",")),
+        hosts=_hosts(scheme, hosts),
         username=unquote(username) if at and username else None,
         password=unquote(password) if at and password else None,
         path=unquote(parts.path[1:]),
@@ -99,13 +101,37 @@ def parse(url: str) -> Address:
     )
 
 
+def _check_ends(scheme: str, rest: str) -> None:
+    """A login ends at the last @, and hosts at the first / ? or #: one of these in a password would make a host of the
+    user."""
+    _, *behind = re.split("[/?#]", rest, maxsplit=1)
+    if any("@" in part for part in behind):
+        raise DeclarationError(
+            f"an @ stands behind the hosts: percent-encode / ? # @ in the password of the {scheme} URL (%2F %3F %23 "
+            "%40), and an @ behind the hosts as well"
+        )
+    if "#" in rest:
+        raise DeclarationError(f"the {scheme} URL has a '#', and what follows would count for nothing: write %23")
+
+
+def _hosts(scheme: str, text: str) -> tuple[tuple[str, int | None], ...]:
+    hosts = text.split(",")
+    if len(hosts) > 1 and any(host.partition(":")[0] == "" for host in hosts):
+        raise DeclarationError(f"the {scheme} URL names several hosts, and one of them is empty; leave it out")
+    return tuple(_host(scheme, host) for host in hosts)
+
+
 def _host(scheme: str, text: str) -> tuple[str, int | None]:
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not colon:
         host, port = text, ""
-    if port and not (port.isdecimal() and 0 < int(port) < 65536):
-        raise DeclarationError(f"the {scheme} URL has the port {port!r}, which is not in 1 to 65535")
+    if port and not (_is_whole(port) and 0 < int(port) < 65536):
+        raise DeclarationError(f"the {scheme} URL has a port that is not in 1 to 65535")  # it may be a password
     return unquote(host).strip("[]") or "localhost", int(port) if port else None
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def _options(scheme: str, query: str) -> dict[str, str]:

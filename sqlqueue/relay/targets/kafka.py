@@ -5,6 +5,7 @@ The options are librdkafka's, by their names."""
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 from confluent_kafka import KafkaException, Producer
@@ -28,7 +29,8 @@ FIXED = {"enable.idempotence": "true", "acks": "all"}
 
 #: Under other names, and what the publisher has settings of its own for.
 TAKEN = {*FIXED, "request.required.acks", "bootstrap.servers", "metadata.broker.list", "message.timeout.ms"}
-TAKEN |= {"delivery.timeout.ms"}
+TAKEN |= {"delivery.timeout.ms", "transactional.id"}
+TAKEN |= {"delivery.report.only.error", "on_delivery", "error_cb", "logger"}
 
 #: Where nothing else is said: no wait for more messages, and the partitioner of Kafka's own Java clients.
 DEFAULTS = {"linger.ms": "0", "partitioner": "murmur2_random"}
@@ -55,6 +57,7 @@ class KafkaPublisher:
     _client: Holding[KafkaClient] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
+        _check_options(self.options)
         taken = sorted(TAKEN & self.options.keys())
         if taken:
             raise DeclarationError(f"{self.name}: the option {taken[0]!r} is the publisher's own; leave it out")
@@ -63,6 +66,9 @@ class KafkaPublisher:
             Producer({**settings, "bootstrap.servers": "", "log_level": 0})  # one without servers connects nowhere
         except KafkaException as error:
             raise DeclarationError(f"{self.name}: {self._shown(error.args[0].str())}") from None
+        except (TypeError, AttributeError, ValueError) as error:  # such as one that takes a function
+            said = self._shown(str(error))
+            raise DeclarationError(f"{self.name}: an option of another kind than text: {said}; leave it out") from None
         self._client = Holding(lambda: KafkaClient(settings))
 
     @classmethod
@@ -134,6 +140,17 @@ class KafkaPublisher:
         for secret in (self.password, *secrets):
             text = text.replace(secret, "***") if secret else text
         return text
+
+
+def _check_options(options: Any) -> None:
+    what = "KafkaPublisher(options=…)"
+    if not isinstance(options, Mapping):
+        raise DeclarationError(f"{what}: of type {type(options).__name__}; give a mapping of text by text")
+    for name, value in options.items():
+        if not isinstance(name, str):
+            raise DeclarationError(f"{what}: an option's name is {name!r}; give text")
+        if not isinstance(value, str):
+            raise DeclarationError(f"{what}: {name!r} is of type {type(value).__name__}; give text")
 
 
 @hookimpl

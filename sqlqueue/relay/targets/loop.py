@@ -15,6 +15,13 @@ from sqlqueue.relay.targets.tally import Refused, Tally
 #: Seconds for a goodbye.
 GRACE = 2.0
 
+#: Messages of one publish that may each end a session of their own.
+MOST_ENDS = 10
+
+
+class Interrupted(Refused):
+    """A message was not confirmed because another one, most likely, had the broker end what both were sent by."""
+
 
 class Session(Protocol):
     """A connection to a broker. For its event loop alone."""
@@ -25,7 +32,8 @@ class Session(Protocol):
         ...
 
     async def send(self, message: OutgoingMessage) -> None:
-        """Send a message, and return when the broker has confirmed it; `Refused` says why it did not."""
+        """Send a message, and return when the broker has confirmed it; `Refused` says why it did not. `Interrupted`:
+        it may be sent again at once, by a session where it is alone."""
         ...
 
     async def close(self) -> None:
@@ -45,6 +53,7 @@ class LoopThread:
     _loop: asyncio.AbstractEventLoop = attrs.field(init=False, factory=asyncio.new_event_loop)
     _opening: "asyncio.Task[Session] | None" = attrs.field(init=False, default=None)
     _publishing: "set[asyncio.Task[Any]]" = attrs.field(init=False, factory=set)
+    _parting: "set[asyncio.Task[None]]" = attrs.field(init=False, factory=set)
     _closed: bool = attrs.field(init=False, default=False)
     _lock: threading.Lock = attrs.field(init=False, factory=threading.Lock)
     _thread: threading.Thread = attrs.field(init=False)
@@ -91,12 +100,44 @@ class LoopThread:
         try:
             session = await self._session(timeout)
             lines = [asyncio.ensure_future(_send(session, tally, line)) for line in tally.lines()]
-            await _all_or_late(lines, until - self._loop.time())
+            interrupted = await _all_or_late(lines, until - self._loop.time())
+            if any(interrupted):
+                await _all_or_late([asyncio.ensure_future(self._each_alone(tally))], until - self._loop.time())
         except Refused as error:
             for place in tally.open_places():
                 tally.refuse(place, str(error))
         finally:
             self._publishing.discard(task)
+
+    async def _each_alone(self, tally: Tally) -> None:
+        """Send what is open one by one, by a session that nobody else has, so that whoever ends it is the one."""
+        session, ends = None, 0
+        try:
+            for place in tally.open_places():
+                message = tally.messages[place]
+                if tally.blocks(message):
+                    continue
+                session = session or await self._connect()
+                try:
+                    await session.send(message)
+                except Refused as error:
+                    tally.refuse(place, str(error))
+                else:
+                    tally.confirm(place)
+                if not session.usable:
+                    self._part(session)
+                    session, ends = None, ends + 1
+                    if ends == MOST_ENDS:
+                        raise Refused(f"{MOST_ENDS} messages before it had the broker end their session; it waits")
+        finally:
+            if session is not None:
+                self._part(session)
+
+    def _part(self, session: Session) -> None:
+        """Close a session while nobody waits for that."""
+        parting = asyncio.ensure_future(session.close())
+        self._parting.add(parting)
+        parting.add_done_callback(self._parting.discard)
 
     async def _session(self, timeout: float) -> Session:
         """The session, or a new one; one is opened at a time, for all that wait."""
@@ -119,6 +160,8 @@ class LoopThread:
             await opening.result().close()
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=GRACE)
+        if self._parting:
+            await asyncio.wait(self._parting, timeout=GRACE)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await _end(list(others))
 
@@ -127,24 +170,28 @@ def _usable(opening: "asyncio.Task[Session]") -> bool:
     return not opening.cancelled() and opening.exception() is None and opening.result().usable
 
 
-async def _send(session: Session, tally: Tally, line: Sequence[int]) -> None:
-    """One after the other: a later message of the key never overtakes one that is lost or refused."""
+async def _send(session: Session, tally: Tally, line: Sequence[int]) -> bool:
+    """One after the other: a later message of the key never overtakes one that is lost or refused. Whether it was
+    interrupted; the rest of the line is then still open."""
     for place in line:
         try:
             await session.send(tally.messages[place])
+        except Interrupted:
+            return True
         except Refused as error:
             tally.refuse(place, str(error))
-            return
+            return False
         tally.confirm(place)
+    return False
 
 
-async def _all_or_late(lines: "Sequence[asyncio.Task[None]]", timeout: float) -> None:
-    if lines:
-        _, late = await asyncio.wait(lines, timeout=max(0.0, timeout))
-        await _end(list(late))
-        for line in lines:
-            if not line.cancelled():
-                line.result()  # an error that nobody foresaw is the caller's
+async def _all_or_late(lines: "Sequence[asyncio.Task[Any]]", timeout: float) -> Sequence[Any]:
+    """What those answered that ended in time."""
+    if not lines:
+        return ()
+    _, late = await asyncio.wait(lines, timeout=max(0.0, timeout))
+    await _end(list(late))
+    return [line.result() for line in lines if not line.cancelled()]  # an error that nobody foresaw is the caller's
 
 
 async def _end(tasks: "Sequence[asyncio.Task[Any]]") -> None:

@@ -15,6 +15,7 @@ from sqlqueue.relay.targets.checks import positive
 from sqlqueue.relay.targets.holding import Holding
 from sqlqueue.relay.targets.loop import LoopThread, publish_all
 from sqlqueue.relay.targets.messages import check_all, destination_of
+from sqlqueue.relay.targets.nats_ids import InDoubt
 from sqlqueue.relay.targets.nats_session import NATSSession, connect
 from sqlqueue.relay.targets.tally import Refused, Tally
 from sqlqueue.relay.targets.tls import OPTIONS, TLS
@@ -48,6 +49,7 @@ class NATSPublisher:
     tls: TLS | None = None
     subject: str | None = None
     timeout: float = attrs.field(default=TIMEOUT, validator=positive)
+    _in_doubt: InDoubt = attrs.field(init=False, factory=InDoubt, repr=False)
     _thread: Holding[LoopThread] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -83,8 +85,8 @@ class NATSPublisher:
     def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Many messages at once, and one after the other where they have the same key.
 
-        The server confirms a message when its stream has stored it, or has it already: one with the same id that came
-        within the stream's `duplicate_window` is not stored again.
+        The server confirms a message when its stream has stored it, or has it already: the same one under the same id
+        that came within the stream's `duplicate_window` is not stored again.
         """
         tally = Tally(messages)
         check_all(tally, None, self._check)
@@ -114,7 +116,8 @@ class NATSPublisher:
                 )
 
     async def _connect(self) -> NATSSession:
-        session = NATSSession(self._shown(*self.servers), self._subject, secure=self.tls is not None)
+        where = self._shown(*self.servers)
+        session = NATSSession(where, self._subject, self._in_doubt, secure=self.tls is not None)
         await connect(
             session,
             servers=[self._shown(server) for server in self.servers],

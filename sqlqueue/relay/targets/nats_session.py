@@ -1,6 +1,7 @@
 """A client of NATS with JetStream: it reconnects by itself within a second, and is replaced where it could not."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -8,14 +9,19 @@ from typing import Any
 import attrs
 from nats.aio.client import Client
 from nats.errors import Error
+from nats.js.api import PubAck
 from nats.js.client import JetStreamContext
 from nats.js.errors import APIError, NoStreamResponseError
 
 from sqlqueue.publisher import OutgoingMessage
-from sqlqueue.relay.targets.messages import KEY
+from sqlqueue.relay.targets.messages import ID, KEY
+from sqlqueue.relay.targets.nats_ids import InDoubt, stream_id
 from sqlqueue.relay.targets.tally import Refused
 
-MESSAGE_ID = "Nats-Msg-Id"
+logger = logging.getLogger("sqlqueue.relay")
+
+#: The header by which a stream knows a message again.
+STREAM_ID = "Nats-Msg-Id"
 
 #: How the client tries to connect, and again where it lost its server: times beside the first two, and seconds between.
 RETRIES, WAIT = 2, 0.25
@@ -45,11 +51,12 @@ class NATSSession:
 
     _where: str
     _subject: Callable[[OutgoingMessage], str]
+    _in_doubt: InDoubt
     _secure: bool = attrs.field(kw_only=True)
     client: Client = attrs.field(init=False)
     _stream: JetStreamContext = attrs.field(init=False)
-    _waiting: "set[asyncio.Future[object]]" = attrs.field(init=False, factory=set)
-    _given_up: "set[asyncio.Future[object]]" = attrs.field(init=False, factory=set)
+    _waiting: "set[asyncio.Future[PubAck]]" = attrs.field(init=False, factory=set)
+    _given_up: "set[asyncio.Future[PubAck]]" = attrs.field(init=False, factory=set)
     _error: Exception | None = attrs.field(init=False, default=None)
     _untrusted: asyncio.Event = attrs.field(init=False, factory=asyncio.Event)
 
@@ -76,10 +83,25 @@ class NATSSession:
             await asyncio.gather(connecting, untrusted, return_exceptions=True)
 
     async def send(self, message: OutgoingMessage) -> None:
-        subject, headers = self._subject(message), _headers(message)
+        subject = self._subject(message)
+        own = {KEY: message.key, ID: message.id, STREAM_ID: stream_id(message, subject)}
+        headers = {**message.headers, **{name: value for name, value in own.items() if value is not None}}
         self._check_size(message, headers)
+        with self._in_doubt.sending(own[STREAM_ID]) as may_be_there:
+            acknowledgement = await self._published(subject, message.payload, headers)
+        if acknowledgement.duplicate and not may_be_there:
+            logger.warning(
+                "%s: message %s on subject %r was confirmed and not stored, for the stream has one of that id, key, "
+                "headers and payload, which was confirmed before: it was published twice, or another table has such a "
+                "row; give rows of several tables on one subject a header that tells them apart",
+                self._where,
+                message.id,
+                subject,
+            )
+
+    async def _published(self, subject: str, payload: bytes, headers: dict[str, str]) -> PubAck:
         try:
-            await self._confirmed(self._stream.publish(subject, message.payload, FOREVER, headers=headers or None))
+            return await self._confirmed(self._stream.publish(subject, payload, FOREVER, headers=headers or None))
         except NoStreamResponseError:
             raise Refused(f"no stream covers the subject {subject!r}, or JetStream is off; create one") from None
         except APIError as error:
@@ -87,12 +109,12 @@ class NATSSession:
         except Error as error:
             raise Refused(f"{type(error).__name__}: {error}") from None
 
-    async def _confirmed(self, published: Coroutine[Any, Any, object]) -> None:
+    async def _confirmed(self, published: Coroutine[Any, Any, PubAck]) -> PubAck:
         # `publish_async` would spare the task, but a refusal by the stream never reaches its future (nats-py 2.16).
         waiting = asyncio.ensure_future(published)
         self._waiting.add(waiting)
         try:
-            await waiting
+            return await waiting
         except asyncio.CancelledError:
             if waiting not in self._given_up:
                 raise
@@ -132,11 +154,6 @@ class NATSSession:
         """Why there is no connection: what the client told of on its way says more than its own error."""
         trouble = self._error or error
         return f"no connection to {self._where}: {type(trouble).__name__}: {trouble}"
-
-
-def _headers(message: OutgoingMessage) -> dict[str, str]:
-    given = ((KEY, message.key), (MESSAGE_ID, message.id))
-    return {**message.headers, **{name: value for name, value in given if value is not None}}
 
 
 async def connect(

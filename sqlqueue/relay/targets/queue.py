@@ -42,12 +42,11 @@ class QueuePublisher:
         try:
             self._insert(messages)
         except Exception as error:
-            away = self._queue.broker.dialect.classify(error) is not Trouble.PERMANENT or self._queue.broker.closed
-            if away or len(messages) == 1:
+            if self._is_away(error) or len(messages) == 1:
                 raise PublishError(f"{self.name}: {error}", dict.fromkeys(range(len(messages)), str(error))) from error
         else:
             return
-        unconfirmed = send_each(messages, self._send)  # one that is refused is to keep no other
+        unconfirmed = self._each(messages)  # one that is refused is to keep no other
         if unconfirmed:
             raise PublishError(
                 f"{self.name}: {len(unconfirmed)} of {len(messages)} messages not enqueued, the first because of "
@@ -55,12 +54,27 @@ class QueuePublisher:
                 unconfirmed,
             )
 
-    def _send(self, message: OutgoingMessage) -> str | None:
-        try:
-            self._insert([message])
-        except Exception as error:  # noqa: BLE001 - it is told with the message's place
-            return str(error)
-        return None
+    def _is_away(self, error: Exception) -> bool:
+        """Whether it is no message's doing, so that the next one would wait for the same."""
+        broker = self._queue.broker
+        return broker.closed or broker.dialect.classify(error) is not Trouble.PERMANENT
+
+    def _each(self, messages: Sequence[OutgoingMessage]) -> Mapping[int, str]:
+        """Insert the messages one by one; those that were not, by place, and why."""
+        away: str | None = None
+
+        def send(message: OutgoingMessage) -> str | None:
+            nonlocal away
+            if away is not None:
+                return away
+            try:
+                self._insert([message])
+            except Exception as error:  # noqa: BLE001 - it is told with the message's place
+                away = str(error) if self._is_away(error) else None
+                return str(error)
+            return None
+
+        return send_each(messages, send)
 
     def _insert(self, messages: Sequence[OutgoingMessage]) -> None:
         broker = self._queue.broker
@@ -91,7 +105,7 @@ class QueuePublisher:
         if self._id_field is not None:
             fields[self._id_field] = message.id
         elif message.id is not None:
-            headers.setdefault(ID_HEADER, message.id)
+            headers[ID_HEADER] = message.id  # not that of an earlier hop
         return queue.insertion(
             message.payload,
             key=None if key is None or message.key is None else KEYS.get(key.type, str)(message.key),

@@ -33,6 +33,9 @@ SHORT = 255
 #: Bytes of headers: they go into one frame, of 128 KiB where nobody set another size.
 MAX_HEADER_BYTES = 100_000
 
+#: Headers in which the broker looks for further routing keys, as lists; text there has it close the channel.
+ITS_HEADERS = ("CC", "BCC")
+
 SCHEMES = ("amqp", "amqps")
 
 
@@ -94,7 +97,8 @@ class RabbitMQPublisher:
     def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """Many messages at once, and one after the other where they have the same key.
 
-        RabbitMQ confirms a message when every queue that takes it has it, on disk where it is durable.
+        RabbitMQ confirms a message when every queue that takes it has it, on disk where it is durable. Where it closes
+        the channel for one of them, the others are sent again, one at a time.
         """
         tally = Tally(messages)
         check_all(tally, self.max_bytes, self._check)
@@ -113,6 +117,12 @@ class RabbitMQPublisher:
         for what, text in (*short.items(), *(("name of a header", name) for name in message.headers)):
             if len(text.encode()) > SHORT:
                 raise Refused(f"the {what} is longer than the {SHORT} bytes that AMQP has room for; shorten it")
+        for name in message.headers:
+            if name in ITS_HEADERS:
+                raise Refused(
+                    f"the header {name!r} is one of RabbitMQ's own, for further routing keys, and would close the "
+                    "channel; give it another name"
+                )
         given = (*message.headers.items(), ("", message.key or ""))
         if sum(len(text.encode()) for header in given for text in header) > MAX_HEADER_BYTES:
             raise Refused(f"its headers and key are longer than {MAX_HEADER_BYTES} bytes; move them to the payload")

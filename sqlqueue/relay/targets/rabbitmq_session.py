@@ -10,11 +10,14 @@ from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.exceptions import ChannelClosed, ConnectionClosedByClient
 
 from sqlqueue.publisher import OutgoingMessage
-from sqlqueue.relay.targets.loop import GRACE
+from sqlqueue.relay.targets.loop import GRACE, Interrupted
 from sqlqueue.relay.targets.messages import KEY
 from sqlqueue.relay.targets.tally import Refused
 
 PERSISTENT = 2
+
+#: Why a channel is closed that is no single message's doing: its exchange is not there.
+NOT_FOUND = 404
 
 
 @attrs.define(eq=False)
@@ -45,7 +48,7 @@ class RabbitMQSession:
     _channel: Any = attrs.field(init=False, default=None)
     _ready: "asyncio.Future[None]" = attrs.field(init=False)
     _closed: "asyncio.Future[None]" = attrs.field(init=False)
-    _lost: str | None = attrs.field(init=False, default=None)
+    _lost: Refused | None = attrs.field(init=False, default=None)
     _tag: int = attrs.field(init=False, default=0)
     _sent: dict[int, Sent] = attrs.field(init=False, factory=dict)
 
@@ -58,8 +61,8 @@ class RabbitMQSession:
         self._connection = Connection(
             parameters,
             on_open_callback=self._opened,
-            on_open_error_callback=lambda _, error: self._end(f"no connection to {where}: {_told(error)}"),
-            on_close_callback=lambda _, error: self._end(f"the connection to {where} was lost: {_told(error)}"),
+            on_open_error_callback=lambda _, error: self._end(_trouble(f"no connection to {where}", error)),
+            on_close_callback=lambda _, error: self._end(_trouble(f"the connection to {where} was lost", error)),
             custom_ioloop=asyncio.get_running_loop(),
         )
         try:
@@ -74,7 +77,7 @@ class RabbitMQSession:
 
     async def send(self, message: OutgoingMessage) -> None:
         if self._lost is not None:
-            raise Refused(self._lost)
+            raise _again(self._lost)
         headers = {**message.headers, **({} if message.key is None else {KEY: message.key})}
         properties = pika.BasicProperties(delivery_mode=PERSISTENT, message_id=message.id, headers=headers or None)
         sent = Sent(message, self._routing_key(message), asyncio.get_running_loop().create_future())
@@ -84,7 +87,7 @@ class RabbitMQSession:
         await sent.confirmed
 
     async def close(self) -> None:
-        self._end("the publisher was closed")
+        self._end(Refused("the publisher was closed"))
         self._hang_up()
         await asyncio.wait({self._closed}, timeout=GRACE)
         self._connection.abandon()
@@ -107,7 +110,10 @@ class RabbitMQSession:
     def _channel_closed(self, channel: Any, error: Exception) -> None:
         """The broker closes a channel for what it does not take, such as an exchange that is not there."""
         if isinstance(error, ChannelClosed):  # else it is the connection's end, of which we hear as well
-            self._end(f"the broker closed the channel: {error.reply_code} {error.reply_text}")
+            why = f"the broker closed the channel: {error.reply_code} {error.reply_text}"
+            of_one = error.reply_code != NOT_FOUND
+            several = of_one and len(self._sent) > 1
+            self._end(Interrupted(why) if several else Refused(why), later=Interrupted(why) if of_one else None)
             self._hang_up()
 
     def _returned(self, channel: Any, method: Any, properties: Any, payload: bytes) -> None:
@@ -127,23 +133,25 @@ class RabbitMQSession:
         accepted = isinstance(method, pika.spec.Basic.Ack)
         last = method.delivery_tag
         for tag in [tag for tag in self._sent if tag <= last] if method.multiple else [last]:
-            sent = self._sent.pop(tag)
-            _settle(sent.confirmed, self._why(sent, accepted=accepted))
+            sent = self._sent.pop(tag, None)
+            if sent is not None:  # else it was given up: the broker goes on confirming while the connection is closed
+                _settle(sent.confirmed, self._why(sent, accepted=accepted))
 
-    def _why(self, sent: Sent, *, accepted: bool) -> str | None:
+    def _why(self, sent: Sent, *, accepted: bool) -> Refused | None:
         if not accepted:
-            return f"the broker refused it (nack): a queue of {sent.routing_key!r} is full, or has failed"
+            return Refused(f"the broker refused it (nack): a queue of {sent.routing_key!r} is full, or has failed")
         if sent.returned:
             where = f"the exchange {self._exchange!r} has no queue for the routing key {sent.routing_key!r}"
-            return f"{where}; declare one, and bind it"
+            return Refused(f"{where}; declare one, and bind it")
         return None
 
-    def _end(self, why: str) -> None:
-        """No more can be sent, and what is on its way is lost, as far as we know. The first reason is kept."""
-        self._lost = self._lost or why
+    def _end(self, why: Refused, *, later: Refused | None = None) -> None:
+        """No more can be sent, and what is on its way is lost, as far as we know. The first reason is kept. `later`:
+        another one for what comes only now."""
         for future in (self._ready, *(sent.confirmed for sent in self._sent.values())):
-            _settle(future, self._lost)
+            _settle(future, _again(self._lost or why))
         self._sent.clear()
+        self._lost = self._lost or later or why
         if self._connection is None or self._connection.is_closed:
             _settle(self._closed)
 
@@ -155,12 +163,21 @@ async def connect(parameters: Any, exchange: str, routing_key: Callable[[Outgoin
     return session
 
 
-def _settle(future: "asyncio.Future[None]", refused: str | None = None) -> None:
+def _settle(future: "asyncio.Future[None]", refused: Refused | None = None) -> None:
     if not future.done():  # else nobody waits for it any more
         if refused is None:
             future.set_result(None)
         else:
-            future.set_exception(Refused(refused))
+            future.set_exception(refused)
+
+
+def _again(refused: Refused) -> Refused:
+    """The same for another message: an error that is raised keeps what it was raised in."""
+    return type(refused)(*refused.args)
+
+
+def _trouble(what: str, error: BaseException | None) -> Refused:
+    return Refused(f"{what}: {_told(error)}")
 
 
 def _told(error: BaseException | None) -> str:

@@ -1,14 +1,12 @@
 """Redis Streams, by redis-py: `redis://[user:password@]host[:port][/db][?stream=…&maxlen=…&timeout=…]`, or `rediss://`."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from time import monotonic
 from typing import Any
 
 import attrs
-import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
+from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from sqlqueue.errors import DeclarationError
 from sqlqueue.hookspecs import hookimpl
@@ -17,6 +15,7 @@ from sqlqueue.relay.targets.address import TIMEOUT, parse, shown
 from sqlqueue.relay.targets.checks import positive, whole
 from sqlqueue.relay.targets.holding import Holding
 from sqlqueue.relay.targets.messages import check_all, destination_of
+from sqlqueue.relay.targets.redis_client import Client, client
 from sqlqueue.relay.targets.tally import Refused, Tally
 from sqlqueue.relay.targets.tls import OPTIONS, TLS
 
@@ -27,34 +26,11 @@ MAX_BYTES = 512 * 2**20
 
 SCHEMES = ("redis", "rediss")
 
+#: What ends a publish: the next stream would wait for the same.
+AWAY = (ConnectionError, TimeoutError, OSError, Refused)
+
 #: What redis-py puts before the server's words, with the start of the command's values.
 PREFACE = " of pipeline caused error: "
-
-
-@attrs.define(eq=False)
-class Client:
-    """redis-py's client: a connection for each thread that is at work. It cannot close one under a thread, so one at
-    work when this is closed is closed when it is back, which `timeout` bounds."""
-
-    _redis: "redis.Redis"
-    _closed: bool = attrs.field(init=False, default=False)
-
-    def run(self, fill: Callable[[Any], None]) -> list[Any]:
-        """The replies to what `fill` puts into a transaction."""
-        try:
-            with self._redis.pipeline(transaction=True) as pipeline:
-                fill(pipeline)
-                return pipeline.execute(raise_on_error=False)
-        finally:
-            if self._closed:
-                self._hang_up()
-
-    def close(self) -> None:
-        self._closed = True
-        self._hang_up()
-
-    def _hang_up(self) -> None:
-        self._redis.connection_pool.disconnect(inuse_connections=False)
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -63,8 +39,8 @@ class RedisPublisher:
     and `headers` (a JSON object).
 
     `stream`: for messages without a destination. `maxlen`: entries at which a stream is trimmed, nearly (`MAXLEN ~`);
-    None never trims. `max_bytes` of a payload. `timeout`: seconds, each, to connect and for an answer. `tls`: None
-    speaks in the clear. `username` and `password`: of Redis' ACL; a password alone is `requirepass`.
+    None never trims. `max_bytes` of a payload. `timeout`: seconds that a publish may take. `tls`: None speaks in the
+    clear. `username` and `password`: of Redis' ACL; a password alone is `requirepass`.
     """
 
     host: str = "localhost"
@@ -77,7 +53,7 @@ class RedisPublisher:
     maxlen: int | None = attrs.field(default=None, validator=attrs.validators.optional(whole(1)))
     max_bytes: int = attrs.field(default=MAX_BYTES, validator=whole(1))
     timeout: float = attrs.field(default=TIMEOUT, validator=positive)
-    _client: "Holding[Client]" = attrs.field(init=False, repr=False)
+    _client: Holding[Client] = attrs.field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         self._client = Holding(self._open)
@@ -114,14 +90,18 @@ class RedisPublisher:
         """One transaction (MULTI … EXEC) for each stream of the messages, which is one round trip.
 
         In it the messages of a stream are added all or none, so no message can overtake one of its key; a stream
-        that refuses them refuses none of another's. Redis confirms a message when the transaction has run.
+        that refuses them refuses none of another's. Redis confirms a message when the transaction has run. A
+        connection that is lost, or silent until the end of the time, ends it: what is left is not sent.
         """
-        tally = Tally(messages)
+        tally, until = Tally(messages), monotonic() + self.timeout
         check_all(tally, self.max_bytes, self._stream)
+        ended = None
         for stream, places in self._by_stream(tally).items():
             still_open = set(tally.open_places())
-            self._add(tally, stream, [place for place in places if place in still_open])
-        tally.close(self.name, "it was not sent")
+            ended = self._add(tally, stream, [place for place in places if place in still_open], until)
+            if ended is not None:
+                break
+        tally.close(self.name, f"it was not sent: {ended}")
 
     def close(self) -> None:
         self._client.close()
@@ -135,39 +115,37 @@ class RedisPublisher:
     def _stream(self, message: OutgoingMessage) -> str:
         return destination_of(message, self.stream, "stream")
 
-    def _add(self, tally: Tally, stream: str, places: Sequence[int]) -> None:
+    def _add(self, tally: Tally, stream: str, places: Sequence[int], until: float) -> str | None:
+        """Add a stream's messages; why nothing more may be sent to any other, where that is so."""
         if not places:
-            return
+            return None
+        if monotonic() >= until:
+            return f"the {self.timeout:g} s of the publish were over"
+        ended = None
         try:
-            replies = self._run(stream, [tally.messages[place] for place in places])
+            replies = self._run(stream, [tally.messages[place] for place in places], until)
         except (RedisError, OSError, Refused) as error:
             replies = [error] * len(places)
+            if isinstance(error, AWAY):
+                ended = self._why(stream, error)
         for place, reply in zip(places, replies, strict=True):
             if isinstance(reply, Exception):
                 tally.refuse(place, self._why(stream, reply))
             else:
                 tally.confirm(place)
+        return ended
 
-    def _run(self, stream: str, messages: Sequence[OutgoingMessage]) -> list[Any]:
+    def _run(self, stream: str, messages: Sequence[OutgoingMessage], until: float) -> list[Any]:
         def add_all(pipeline: Any) -> None:
             for message in messages:
                 pipeline.xadd(stream, _fields(message), maxlen=self.maxlen, approximate=True)
 
-        return self._client.get().run(add_all)
+        return self._client.get().run(add_all, until)
 
-    def _open(self) -> "Client":
-        client = redis.Redis(
-            host=self.host,
-            port=self.port,
-            db=self.db,
-            username=self.username,
-            password=self.password,
-            **_settings(self.tls),
-            socket_timeout=self.timeout,
-            socket_connect_timeout=self.timeout,
-            retry=Retry(NoBackoff(), 0),  # a second try by itself might add all of them again
+    def _open(self) -> Client:
+        return client(
+            self.tls, host=self.host, port=self.port, db=self.db, username=self.username, password=self.password
         )
-        return Client(client)
 
     def _why(self, stream: str, error: Exception) -> str:
         if isinstance(error, Refused):
@@ -176,19 +154,6 @@ class RedisPublisher:
         if self.password:
             text = text.replace(self.password, "***")
         return f"stream {stream!r}: {type(error).__name__}: {text}"
-
-
-def _settings(tls: TLS | None) -> dict[str, Any]:
-    if tls is None:
-        return {}
-    return {
-        "ssl": True,
-        "ssl_ca_certs": tls.cafile,  # it trusts the system's as well
-        "ssl_certfile": tls.certfile,
-        "ssl_keyfile": tls.keyfile,
-        "ssl_cert_reqs": "required",
-        "ssl_check_hostname": True,  # not its default before redis-py 6
-    }
 
 
 def _fields(message: OutgoingMessage) -> dict[Any, Any]:

@@ -53,6 +53,40 @@ class AdvisoryContract(Contract):
         assert free == [keys[1:], keys[:1]]
         assert keys == stranger.finds_free(*keys)
 
+    @pytest.mark.parametrize("batch", [None, 10], ids=["singly", "in batches"])
+    def test_a_failed_row_holds_back_its_key_and_no_other_on_every_instance(
+        self, open_broker: OpenBroker, clock: ManualClock, batch: int | None
+    ) -> None:
+        """SPEC 10: until it is tried again, before the others."""
+        handled: list[Any] = []
+        failing = [0]
+
+        def work(message: Any) -> Any:
+            if message in failing:
+                failing.remove(message)
+                return Retry(60)
+            handled.append(message)
+            return None
+
+        one, other = open_broker(), open_broker()
+        queue, its_own = (created(broker, held_by(KeyedJob, "{account}"), clock) for broker in (one, other))
+        for each in (queue, its_own):
+            take = work if batch is None else lambda messages: [work(message) for message in messages]
+            each.handler(by_key=True, batch=batch)(take)
+        queue.enqueue(0, key="jane")
+        drain(one)
+        for number, key in enumerate(("jane", "jane", "john", None), 1):
+            queue.enqueue(number, key=key)
+        queue.enqueue(5, key="john", delay=30)  # it has not begun, and holds nobody back
+        queue.enqueue(6, key="john")
+        drain(other)
+        assert sorted(handled) == [3, 4, 6]
+        clock.advance(30)
+        drain(other)
+        clock.advance(30)
+        drain(other)
+        assert handled[3:] == [5, 0, 1, 2]
+
     @pytest.mark.parametrize(
         "outcome",
         [None, Retry(), Retry(1), DeadLetter("no such customer"), RuntimeError("broken")],

@@ -13,6 +13,7 @@ from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.destination import Destination
 from sqlqueue.errors import DeclarationError, SchemaError
+from sqlqueue.outcome import DeadLetter
 from sqlqueue.retry import NoRetry
 from sqlqueue.spec import ColumnSpec, spec_of
 from sqlqueue.strategies.base import Move, Settlement
@@ -34,6 +35,19 @@ class SortedDeadJob:
     id: int = column.id(generated=True)
     payload: str = column.payload()
     sorted_by: str
+
+
+def no_token() -> str:
+    raise LookupError("the tokens are spent")
+
+
+@table("barred_dead_jobs")
+class BarredDeadJob:
+    """Nothing comes in, for want of a token."""
+
+    id: int = column.id(generated=True)
+    payload: str = column.payload()
+    token: str = attrs.field(factory=no_token)
 
 
 class DeadLetterPlacesContract(Contract):
@@ -94,6 +108,19 @@ class DeadLetterPlacesContract(Contract):
         assert shown(database, broker.queue(KeptDeadJob), "id", "payload") == [(id, "another")]
         ((found, error),) = shown(database, queue, "id", "error")
         assert (found, error.startswith("unpaid\ncould not be moved to kept_dead_jobs: ")) == (id, True)
+        check_unheld(database, queue, stranger)
+
+    def test_so_is_one_for_which_a_default_cannot_be_made(
+        self, database: Database, broker: Broker, strategy: str, stranger: Stranger
+    ) -> None:
+        queue = created(broker, held_by(strategy, FullJob), group="mail")
+        queue.handler(dead_letter=BarredDeadJob)(lambda message: DeadLetter("unpaid") if message % 2 else None)
+        broker.create_tables()
+        queue.enqueue_many(range(4))
+        drain(broker)
+        said = "unpaid\ncould not be moved to barred_dead_jobs: LookupError: the tokens are spent"
+        found = {payload: (error or "")[: len(said)] for payload, error in shown(database, queue, "payload", "error")}
+        assert found == {"0": "", "1": said, "2": "", "3": said}
         check_unheld(database, queue, stranger)
 
     def test_without_a_place_to_park_it_such_a_row_is_kept_hidden(

@@ -14,7 +14,18 @@ from sqlqueue.outcome import DeadLetter, Retry
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown, stored
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, Stranger, check_unheld, held_by
-from sqlqueue.testing.contract.tables import CountedJob, DeadJob, DeadOrder, FullJob, KeptDeadJob, Order
+from sqlqueue.testing.contract.tables import (
+    LONG_AGO,
+    CountedJob,
+    DeadJob,
+    DeadOrder,
+    FullJob,
+    KeptDeadJob,
+    NotedDeadJob,
+    NotedJob,
+    Order,
+    TokenDeadJob,
+)
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
 
@@ -110,6 +121,35 @@ class DeadLettersContract(Contract):
         database.execute("INSERT INTO counted_jobs (id, payload) VALUES (77, '1')")
         drain(broker)
         assert shown(database, broker.queue(KeptDeadJob), "id", "payload") == [(77, "1")]
+        assert shown(database, queue, "id") == []
+
+    @pytest.mark.parametrize("batch", [None, 3], ids=["single", "batch"])
+    def test_a_default_that_a_function_makes_is_made_for_each_row(
+        self, database: Database, broker: Broker, strategy: str, batch: int | None
+    ) -> None:
+        queue = created(broker, held_by(strategy, CountedJob))
+        queue.handler(dead_letter=TokenDeadJob, batch=batch)(raised)
+        broker.create_tables()
+        queue.enqueue_many(range(5))
+        assert drain(broker).settled == 5
+        moved = shown(database, broker.queue(TokenDeadJob), "payload", "token")
+        assert sorted(payload for payload, _ in moved) == [str(number) for number in range(5)]
+        assert len({token for _, token in moved}) == 5
+        assert shown(database, queue, "id") == []
+
+    def test_what_a_row_lacks_and_must_not_lack_there_is_the_default(
+        self, database: Database, broker: Broker, strategy: str
+    ) -> None:
+        queue = created(broker, held_by(strategy, NotedJob))
+        queue.handler(dead_letter=NotedDeadJob)(raised)
+        broker.create_tables()
+        queue.enqueue_many([1, 2])
+        database.execute("UPDATE noted_jobs SET note = 'n', number = 7, token = 'own' WHERE payload = '2'")
+        drain(broker)
+        fields = ("payload", "note", "number", "token", "noted_at", "more")
+        lacking, full = sorted(shown(database, broker.queue(NotedDeadJob), *fields))
+        assert (lacking[:3], lacking[3][:2], lacking[4:]) == (("1", "none", -1), "T-", (LONG_AGO, {"nothing": True}))
+        assert full == ("2", "n", 7, "own", LONG_AGO, {"nothing": True})
         assert shown(database, queue, "id") == []
 
     def test_a_row_without_a_payload_goes_by_the_names_of_its_columns(

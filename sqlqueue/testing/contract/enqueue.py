@@ -1,5 +1,6 @@
 """Enqueue: rows by our own API, by other programs, and inside the caller's transaction."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -101,6 +102,27 @@ class EnqueueContract(Contract):
         with pytest.raises(EncodeError):
             queue.enqueue_many([NamedJob(id="0", payload="1"), object()])
         assert shown(database, queue, "id") == [("2",)]
+
+    def test_who_makes_many_rows_may_use_the_queue_meanwhile_and_fail(self, database: Database, broker: Broker) -> None:
+        queue = created(broker, Job)
+
+        def rows(last: Any) -> Iterator[Any]:
+            yield 1
+            queue.enqueue("between")
+            yield last
+
+        with pytest.raises(EncodeError):
+            queue.enqueue_many(rows(object()))
+        assert shown(database, queue, "payload") == [('"between"',)]
+        assert queue.enqueue_many(rows(2)) == 2
+        assert sorted(shown(database, queue, "payload")) == [('"between"',), ('"between"',), ("1",), ("2",)]
+
+    @pytest.mark.parametrize("message", ["abc", b"abc", {"a": 1}], ids=["text", "bytes", "mapping"])
+    def test_one_message_is_not_many(self, database: Database, broker: Broker, message: Any) -> None:
+        queue = created(broker, Job)
+        with pytest.raises(ValueError, match="which is one message; give a list of messages, or enqueue it"):
+            queue.enqueue_many(message)
+        assert shown(database, queue, "id") == []
 
     def test_a_row_in_the_callers_transaction_is_seen_by_nobody_before_its_commit(
         self, database: Database, broker: Broker, strategy: str

@@ -1,16 +1,20 @@
 """Parked rows: people look at them, and put them back to work with a fresh count."""
 
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import attrs
 import pytest
 
 from sqlqueue.broker import Broker
+from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
 from sqlqueue.parking import ParkedRow
 from sqlqueue.queue import Queue
+from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
 from sqlqueue.testing.contract.holding import held_by
@@ -38,6 +42,16 @@ def parked_rows(broker: Broker, declared: Any, count: int, clock: ManualClock | 
         clock.advance(1)
         drain(broker)
     return queue, ids
+
+
+def with_ids(kind: type) -> TableSpec:
+    """A table that parks rows under ids of this type, which their writers give them."""
+    columns = [
+        ColumnSpec(field="id", type=kind, role=Role.ID),
+        ColumnSpec(field="locked_until", type=datetime, optional=True, role=Role.LEASE),
+        ColumnSpec(field="error", type=str, optional=True, role=Role.ERROR),
+    ]
+    return TableSpec(name="named_rows", columns=tuple(columns))
 
 
 class ParkedContract(Contract):
@@ -173,7 +187,39 @@ class ParkedContract(Contract):
             with pytest.raises(DeclarationError, match=r"queue counted_jobs: its table parks no rows; mark a column"):
                 ask()
 
-    def test_one_id_by_itself_is_refused(self, broker: Broker) -> None:
-        """Text is a list of letters to Python."""
-        with pytest.raises(ValueError, match=r"ids='17' is one id"):
-            created(broker, KeptJob).requeue("17")
+    def test_one_id_or_what_parked_returned_will_do(self, broker: Broker, strategy: str, clock: ManualClock) -> None:
+        queue, ids = parked_rows(broker, held_by(strategy, KeptJob), 4, clock)
+        _, second, third, _ = queue.parked()
+        assert (queue.requeue(ids[0]), queue.requeue(second), queue.requeue([third, ids[3]])) == (1, 1, 2)
+        assert queue.parked() == []
+
+    @pytest.mark.parametrize(
+        ("kind", "right", "wrong"),
+        [
+            (str, "a", [7, b"a"]),
+            (UUID, UUID(int=7), ["a", 7, b"a"]),
+            (bytes, b"\x00a", ["a", 7]),
+            (int, 7, ["a", "7", b"a", True, 1.5]),
+        ],
+        ids=lambda value: getattr(value, "__name__", ""),
+    )
+    def test_an_id_of_another_type_is_refused_by_one_error(
+        self, broker: Broker, kind: type, right: Any, wrong: list[Any]
+    ) -> None:
+        queue = created(broker, with_ids(kind))
+        queue.enqueue({"id": right, "error": "no"})
+        for id in wrong:
+            for given in (id, [id], [right, id]):
+                with pytest.raises(ValueError, match=f"is no id of its rows, which is {kind.__name__}; give one"):
+                    queue.requeue(given)
+        assert (queue.requeue(right), queue.parked()) == (1, [])
+
+    def test_a_uuid_may_be_given_as_text(self, broker: Broker) -> None:
+        queue = created(broker, with_ids(UUID))
+        queue.enqueue({"id": UUID(int=7), "error": "no"})
+        assert queue.requeue(str(UUID(int=7)).upper()) == 1
+
+    @pytest.mark.parametrize("limit", [-1, 1.5, True, "3", None, 10**30])
+    def test_a_limit_that_counts_nothing_is_refused(self, broker: Broker, limit: Any) -> None:
+        with pytest.raises(ValueError, match="limit is "):
+            created(broker, KeptJob).parked(limit=limit)

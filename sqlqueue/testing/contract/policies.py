@@ -1,5 +1,6 @@
 """Policies: when a row that failed, or cannot be read, comes back."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -71,12 +72,13 @@ class PoliciesContract(Contract):
         assert 0.5 <= (failed[0] - clock.now()).total_seconds() <= 1
         assert (failed[1], "DecodeError" in unread[1]) == (None, True)
 
+    @pytest.mark.parametrize("kind", [DecodeError, json.JSONDecodeError], ids=["itself", "what it came from"])
     def test_a_row_that_cannot_be_read_goes_by_a_mapping_as_well(
-        self, database: Database, broker: Broker, strategy: str, clock: ManualClock
+        self, database: Database, broker: Broker, strategy: str, clock: ManualClock, kind: type
     ) -> None:
         queue = created(broker, held_by(strategy, KeptJob), clock)
-        queue.handler(on_decode_error={DecodeError: 60})(_count)
-        queue.enqueue("text")
+        queue.handler(on_decode_error={kind: 60})(_count)
+        database.execute("INSERT INTO kept_jobs (payload) VALUES ('{')")
         drain(broker)
         due = clock.now() + timedelta(seconds=60)
         assert [(due, None, 1)] == shown(database, queue, "due_at", "error", "attempt")

@@ -175,7 +175,7 @@ class PublishingContract(Contract):
             (OutgoingMessage(payload="text"), "payload is 'text'; give bytes"),  # type: ignore[arg-type]
             (OutgoingMessage(payload=b"", key=7), "key is 7; give text"),  # type: ignore[arg-type]
             (OutgoingMessage(payload=b"", headers={"a": 1}), "header 'a' is 1; give text"),  # type: ignore[dict-item]
-            ([b"fine", Retry()], "stands among a row's replies"),
+            ([b"fine", Retry()], "has the outcome Retry(after=None) inside"),
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )

@@ -66,6 +66,12 @@ class QueueTargetContract(Contract):
         publisher.publish([message(b'"again"', id="2"), message(id="3")])
         assert shown(database, queue, "id", "payload") == [(str(id), '"x"') for id in (1, 2, 3)]
 
+    def test_the_header_is_that_of_the_last_hop(self, database: Database, broker: Broker) -> None:
+        """Else all that were made of one event would look like it, and be skipped."""
+        queue = created(broker, FullJob, group="mail")
+        QueuePublisher(queue).publish([message(id=id, headers={"message-id": "1", "a": "b"}) for id in ("7", "8")])
+        assert shown(database, queue, "headers") == [({"message-id": id, "a": "b"},) for id in ("7", "8")]
+
     def test_a_field_of_ones_own_takes_the_id(self, database: Database, broker: Broker) -> None:
         queue = created(broker, FullJob, group="mail")
         QueuePublisher(queue, id_field="error").publish([message(id="7"), message(id="8")])
@@ -105,6 +111,28 @@ class QueueTargetContract(Contract):
         with pytest.raises(PublishError) as caught:
             QueuePublisher(queue).publish([message(), message()])
         assert list(caught.value.unconfirmed) == [0, 1]
+
+    def test_where_the_database_goes_away_among_single_messages_the_rest_is_not_tried(
+        self, database: Database, open_broker: OpenBroker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Each would wait for it anew."""
+        broker = open_broker()
+        queue = created(broker, KeyedJob)
+        database.execute("CREATE UNIQUE INDEX once ON keyed_jobs (payload)")
+        tried: list[list[bytes]] = []
+        insert = QueuePublisher._insert
+
+        def inserting(publisher: QueuePublisher, messages: list[OutgoingMessage]) -> None:
+            tried.append([one.payload for one in messages])
+            if len(tried) == 3:
+                broker.close()
+            insert(publisher, messages)
+
+        monkeypatch.setattr(QueuePublisher, "_insert", inserting)
+        with pytest.raises(PublishError) as caught:
+            QueuePublisher(queue).publish([message(each) for each in (b"0", b"0", b"2", b"3", b"4")])
+        assert list(caught.value.unconfirmed) == [1, 2, 3, 4]
+        assert len(tried) == 3  # all of them, the first one, and the one that found it away
 
     def test_a_declaration_that_cannot_work_is_refused(self, broker: Broker) -> None:
         with pytest.raises(DeclarationError, match="noted_orders: its table has no payload"):

@@ -11,6 +11,7 @@ import pytest
 from sqlqueue import column
 from sqlqueue.broker import Broker
 from sqlqueue.consumer import Consumer
+from sqlqueue.errors import DeclarationError
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.relay import MemoryPublisher, relay
 from sqlqueue.spec import spec_of
@@ -119,6 +120,21 @@ class RelayContract(Contract):
             service.execute(ending)
         drain(broker)
         assert [message.payload for message in bus.messages] == [b"0", b"2"]
+
+    @pytest.mark.parametrize("wrong", [None, 7, object(), MemoryPublisher], ids=["none", "number", "object", "class"])
+    def test_without_a_publisher_nothing_is_declared(self, broker: Broker, wrong: Any) -> None:
+        """Such as where a setting is missing: each event would be done with, and sent nowhere."""
+        queue = created(broker, Job)
+        with pytest.raises(DeclarationError, match=r"^to=.* is no publisher; give a URL, or an object with publish"):
+            relay(queue, to=wrong)
+        assert queue.registered is None
+
+    @pytest.mark.parametrize("wrong", [7, b"orders", ["orders"]], ids=repr)
+    def test_a_destination_that_is_no_text_is_refused(self, broker: Broker, bus: MemoryPublisher, wrong: Any) -> None:
+        queue = created(broker, Job)
+        with pytest.raises(DeclarationError, match=r"relay\(destination=.*\): give text, or None for the"):
+            relay(queue, to=bus, destination=wrong)
+        assert queue.registered is None
 
     def test_an_order_that_is_placed_twice_is_one_event(
         self, database: Database, broker: Broker, bus: MemoryPublisher

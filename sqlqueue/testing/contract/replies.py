@@ -1,5 +1,6 @@
 """Replies: what a handler returns is published and confirmed before its row is settled."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -154,6 +155,29 @@ class RepliesContract(Contract):
         queue.enqueue(b"one")
         drain(broker)
         assert sent(bus) == [("1", b"PLACED")]
+
+    @pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+    @pytest.mark.parametrize("batch", [None, 10], ids=["singly", "batches"])
+    def test_a_message_that_nothing_publishes_is_a_failure_of_its_row(
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        caplog: pytest.LogCaptureFixture,
+        several: bool,
+        batch: int | None,
+    ) -> None:
+        """Its handler was registered without `reply_to`; the row is no more done than its message is sent."""
+        queue = created(broker, held_by(strategy, KeptJob))
+        message = OutgoingMessage(payload=b"own")
+        reply: Any = [message] if several else message
+        queue.handler(batch=batch, retry=None)(lambda given: reply if batch is None else [reply] * len(given))
+        queue.enqueue("one")
+        with caplog.at_level(logging.ERROR):
+            drain(broker)
+        ((error, done),) = shown(database, queue, "error", "done_at")
+        assert ("register it with handler(reply_to=…)" in error, done) == (True, None)
+        assert "row 1: the handler failed" in caplog.text
 
     def test_a_url_is_opened_by_the_broker_once_and_closed_with_it(self, open_broker: OpenBroker) -> None:
         with open_broker() as broker:

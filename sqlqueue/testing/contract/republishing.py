@@ -55,11 +55,28 @@ class RepublishContract(Contract):
         created(broker, KeptJob).handler(lambda text: None)
         sent.fails = PublishError("away", {0: "no answer"})
         consumer = Consumer(broker, on_start=tracking.republish)
-        with pytest.raises(PublishError, match="away"):
+        with pytest.raises(PublishError, match="no answer"):
             consumer.start()
         assert consumer.health().state == "stopped"
-        with pytest.raises(PublishError, match="away"):
+        with pytest.raises(PublishError, match="no answer"):
             tracking.republish()
+
+    @pytest.mark.parametrize("named", [True, False])
+    def test_the_record_that_was_not_sent_is_named(self, broker: Broker, named: bool) -> None:
+        """Its place in the page says nothing to anybody."""
+        sent, tracking = Sent(), tracked(broker)
+        tracking.publisher(sent).publish([message(str(number)) for number in range(150)])
+        for number in range(1, 101):
+            tracking.mark(number)
+        sent.fails = PublishError("1 of 50 not confirmed", {33: "too large"}) if named else OSError("away")
+        with pytest.raises(PublishError) as caught:
+            tracking.republish()
+        assert caught.value.__cause__ is sent.fails
+        if named:
+            assert "record '134' in table 'outbox' was not sent again: too large" in str(caught.value)
+            assert "tracking.mark('134')" in str(caught.value)
+        else:
+            assert "record '101' and 49 more in table 'outbox' were not sent again: away" in str(caught.value)
 
     def test_it_may_be_limited_to_names_and_to_a_count(self, broker: Broker) -> None:
         sent, tracking = Sent(), tracked(broker, names=["mail", "bill", "log"])

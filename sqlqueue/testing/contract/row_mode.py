@@ -1,14 +1,20 @@
 """Row mode: the handler takes the row as the table holds it, its headers too."""
 
 import json
+from datetime import datetime
+from enum import Enum, IntEnum
 from typing import Any
 
 import attrs
+import pytest
 
+from sqlqueue import column
 from sqlqueue.broker import Broker
 from sqlqueue.delivery import Delivery
+from sqlqueue.errors import EncodeError
 from sqlqueue.outcome import Retry
 from sqlqueue.spec import spec_of
+from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
 from sqlqueue.testing.contract.holding import held_by
@@ -23,6 +29,41 @@ NOTED = attrs.evolve(
         attrs.evolve(one, type=dict[str, str]) if one.field == "notes" else one for one in spec_of(NotedOrder).columns
     ],
 )
+
+
+class Mood(str, Enum):
+    CALM = "calm"
+    LOUD = "loud"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 9
+
+
+@table("typed_rows")
+class TypedRow:
+    """Plain types, and those that are made of them."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    mood: Mood = Mood.CALM
+    level: Level | None = None
+    ratio: float = 1.0
+    error: str | None = column.error()
+
+
+@table("fielded_rows")
+class FieldedRow:
+    """What attrs can do with a field, all of it."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    named: str = attrs.field(alias="called", default="x")
+    _hidden: str = "y"
+    counted: int = attrs.field(init=False, default=3)
+    later: int = attrs.field(init=False)
+    made: str = attrs.field(default=attrs.Factory(lambda self: self.named * 2, takes_self=True))
 
 
 class RowModeContract(Contract):
@@ -65,6 +106,44 @@ class RowModeContract(Contract):
         ]
         drain(broker)
         assert seen == [{"trace": "7", "size": "3"}, {"trace": "8"}]
+
+    def test_values_come_in_their_declared_types(self, broker: Broker) -> None:
+        queue = created(broker, TypedRow)
+        seen: list[TypedRow] = []
+        queue.handler(seen.append)
+        queue.enqueue(TypedRow(mood=Mood.LOUD, level=Level.HIGH, ratio=2))
+        queue.enqueue(TypedRow())
+        drain(broker)
+        found = [(row.mood, row.level, row.ratio) for row in seen]
+        assert found == [(Mood.LOUD, Level.HIGH, 2.0), (Mood.CALM, None, 1.0)]
+        assert [[type(value) for value in row] for row in found] == [[Mood, Level, float], [Mood, type(None), float]]
+
+    def test_fields_of_every_kind_come_back_as_they_went(self, database: Database, broker: Broker) -> None:
+        queue = created(broker, FieldedRow)
+        seen: list[Any] = []
+        queue.handler(lambda row: seen.append(row))
+        make: Any = FieldedRow  # by its aliases, which type checkers do not know all
+        row = make(called="abc", hidden="z")
+        with pytest.raises(EncodeError, match="the row has no value for 'later'"):
+            queue.enqueue(row)
+        row.later = 9
+        queue.enqueue(row)
+        database.execute("UPDATE fielded_rows SET counted = 4")
+        drain(broker)
+        found = [(one.named, one._hidden, one.counted, one.later, one.made) for one in seen]
+        assert found == [("abc", "z", 4, 9, "abcabc")]
+
+    def test_a_value_that_does_not_fit_goes_by_the_decode_policy(self, database: Database, broker: Broker) -> None:
+        queue = created(broker, TypedRow)
+        seen: list[Any] = []
+        queue.handler(seen.append)
+        database.execute("INSERT INTO typed_rows (mood, level, ratio) VALUES ('sad', 1, 1)")
+        database.execute("INSERT INTO typed_rows (mood, level, ratio) VALUES ('calm', 2, 1)")
+        database.execute("INSERT INTO typed_rows (mood, level, ratio) VALUES ('calm', 1, 1)")
+        drain(broker)
+        assert [(row.mood, row.level) for row in seen] == [(Mood.CALM, Level.LOW)]
+        errors = [error for (error,) in database.execute("SELECT error FROM typed_rows ORDER BY id")]
+        assert ["'mood' holds 'sad'" in errors[0], "'level' holds 2" in errors[1]] == [True, True]
 
     def test_columns_that_the_declaration_does_not_name_are_left_alone_and_null_is_none(
         self, database: Database, broker: Broker, strategy: str

@@ -1,8 +1,13 @@
 """The tables of the suite: rows are written by us and, in plain SQL, by other programs."""
 
+import itertools
 from datetime import datetime
+from typing import Any
+
+import attrs
 
 from sqlqueue import column
+from sqlqueue.clock import UTC
 from sqlqueue.table import table
 
 
@@ -170,6 +175,48 @@ class KeptDeadJob:
     id: int = column.id()
     locked_until: datetime | None = column.lease()
     payload: str | None = column.payload()
+
+
+TOKENS = itertools.count(1)
+
+LONG_AGO = datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+@table("token_dead_jobs")
+class TokenDeadJob:
+    """Gives each row that comes a token of its own."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    payload: str = column.payload()
+    token: str = attrs.field(factory=lambda: f"T-{next(TOKENS)}")
+
+
+@table("noted_jobs")
+class NotedJob:
+    """Values that may be missing, of most kinds."""
+
+    id: int = column.id(generated=True)
+    locked_until: datetime | None = column.lease()
+    payload: str | None = column.payload()
+    note: str | None = None
+    number: int | None = None
+    noted_at: datetime | None = None
+    more: dict[str, Any] | None = None
+    token: str | None = None
+
+
+@table("noted_dead_jobs")
+class NotedDeadJob:
+    """The same, none of which may be missing."""
+
+    id: int = column.id(generated=True)
+    payload: str | None = column.payload()
+    note: str = "none"
+    number: int = -1
+    noted_at: datetime = LONG_AGO
+    more: dict[str, Any] = attrs.field(factory=lambda: {"nothing": True})
+    token: str = attrs.field(factory=lambda: f"T-{next(TOKENS)}")
 
 
 @table("dead_orders")

@@ -10,6 +10,7 @@ from sqlqueue.delivery import Delivery
 from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.queue import Queue
 from sqlqueue.relay import Tracking
+from sqlqueue.relay.records import Records
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
 from sqlqueue.testing.contract.holding import held_by
@@ -47,31 +48,34 @@ class TrackedHandlersContract(Contract):
         ],
         ids=["ack", "drop", "retry now", "retry later", "dead letter", "failure"],
     )
+    @pytest.mark.parametrize("transactional", [False, True], ids=["plain", "transactional"])
     def test_a_record_is_processed_once_its_message_is_acknowledged_or_dropped(
-        self, database: Database, broker: Broker, strategy: str, outcome: Any, marked: list[int], raised: bool
+        self,
+        database: Database,
+        broker: Broker,
+        strategy: str,
+        outcome: Any,
+        marked: list[int],
+        raised: bool,
+        transactional: bool,
     ) -> None:
-        """SUITE 164"""
+        """SUITE 164: where what the handler wrote is undone too, which a drop is as well."""
         tracking, queue = set_up(broker, strategy, "x")
         looked: list[list[int]] = []
 
+        @queue.handler(retry=None, max_attempts=9, transactional=transactional)
+        @tracking.consumer
         def work(message: str, delivery: Delivery) -> Any:
-            if looked or outcome is None:
+            looked.append(processed(database))
+            if len(looked) > 1 or outcome is None:
                 return None
             if raised:
                 raise outcome
             return outcome
 
-        handler = tracking.consumer(work)
-
-        @queue.handler(retry=None, max_attempts=9)
-        def observed(message: Any, delivery: Delivery) -> Any:
-            try:
-                return handler(message, delivery)
-            finally:
-                looked.append(processed(database))
-
         drain(broker)
-        assert looked[0] == marked
+        looked.append(processed(database))
+        assert looked[:2] == [[], marked]
 
     def test_a_processed_message_is_acknowledged_without_its_handler(
         self, database: Database, broker: Broker, strategy: str
@@ -159,27 +163,40 @@ class TrackedHandlersContract(Contract):
         assert (tracking.republish(sent), sent.messages[0].id) == (1, "1")
 
     def test_a_transactional_handlers_record_is_marked_in_its_transaction(
-        self, database: Database, broker: Broker, strategy: str
+        self, database: Database, broker: Broker, strategy: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Else what it wrote could be undone, and its message skipped."""
         tracking, queue = set_up(broker, strategy, "x")
-        handled: list[Any] = []
+        marked: list[Any] = []
+        mark = Records.mark
 
-        def work(text: str, delivery: Delivery) -> None:
-            handled.append(processed(database))
+        def looking(records: Records, connection: Any, ids: Any) -> int:
+            count = mark(records, connection, ids)
+            marked.append((count, processed(database), shown(database, queue, "done_at")))
+            return count
 
-        handler = tracking.consumer(work)
+        monkeypatch.setattr(Records, "mark", looking)
+        queue.handler(transactional=True)(tracking.consumer(lambda text: None))
+        drain(broker)
+        assert (marked, processed(database)) == ([(1, [], [(None,)])], [1])
+        assert [done is None for (done,) in shown(database, queue, "done_at")] == [False]
 
-        @queue.handler(transactional=True, retry=0)
-        def twice(text: Any, delivery: Delivery) -> None:
+    def test_a_failure_behind_a_tracked_handler_leaves_its_record_unprocessed(
+        self, database: Database, broker: Broker, strategy: str
+    ) -> None:
+        """Such as that of a function around it: its message comes again, and is not to be skipped then."""
+        tracking, queue = set_up(broker, strategy, "x")
+        handled: list[str] = []
+        handler = tracking.consumer(handled.append)
+
+        @queue.handler(retry=0)
+        def around(text: Any, delivery: Delivery) -> None:
             handler(text, delivery)
-            handled.append(processed(database))
-            if len(handled) == 2:
-                raise RuntimeError("after the mark")
+            if len(handled) == 1:
+                raise RuntimeError("after the handler")
 
         drain(broker)
-        assert (handled, processed(database)) == ([[]] * 4, [1])
-        assert [done is None for (done,) in shown(database, queue, "done_at")] == [False]
+        assert (handled, processed(database)) == (["x", "x"], [1])
 
     def test_a_mark_that_fails_leaves_a_transactional_handlers_writes_as_they_are(
         self, database: Database, broker: Broker, strategy: str, caplog: pytest.LogCaptureFixture

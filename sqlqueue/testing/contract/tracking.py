@@ -82,11 +82,18 @@ class TrackingContract(Contract):
         """SUITE 163"""
         sent = Sent()
         publisher = tracked(broker, names=["mail"]).publisher(sent)
-        others = [message("a", "log", id="7"), message("c", None, headers={"outbox-record": "9"})]
+        others = [message("a", "log", id="7"), message("c", None, headers={"trace": "b7"})]
         publisher.publish([others[0], message("b"), others[1]])
         assert [sent.messages[0], sent.messages[2]] == others
         assert sent.messages[1].id == "1"
         assert recorded(database) == [(1, "mail", None)]
+
+    def test_a_message_that_is_not_tracked_names_no_record(self, broker: Broker) -> None:
+        """SUITE 163: that of what it answers to is not its own."""
+        sent = Sent()
+        publisher = tracked(broker, names=["mail"]).publisher(sent)
+        publisher.publish([message("a", "log", headers={"trace": "b7", "outbox-record": "9"})])
+        assert sent.messages == [message("a", "log", headers={"trace": "b7"})]
 
     def test_where_a_record_cannot_be_written_nothing_is_sent(self, database: Database, broker: Broker) -> None:
         """SUITE 163: nor recorded."""

@@ -14,7 +14,7 @@ from sqlqueue.outcome import DeadLetter, Drop, Retry
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown
 from sqlqueue.testing.contract.holding import Stranger, check_unheld, held_by
-from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job
+from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob
 from sqlqueue.testing.drain import drain
 from sqlqueue.testing.recorder import Recorder
 
@@ -140,44 +140,22 @@ class TransactionalContract(WithNotes):
         assert begun == ["for one"]
         assert shown(database, mails, "id") == []
 
-    @pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
-    def test_a_handler_that_ends_the_transaction_itself_is_caught(
-        self, database: Database, broker: Broker, strategy: str, notes: Callable[[], list[str]], ending: str
-    ) -> None:
-        queue = created(broker, held_by(strategy, FullJob), group="mail")
-        errors: list[str] = []
+    def test_so_does_a_requeue(self, open_broker: OpenBroker, strategy: str) -> None:
+        broker = open_broker()
+        jobs, mails = created(broker, held_by(strategy, Job)), created(broker, held_by(strategy, KeptJob))
+        outcomes: list[Any] = [DeadLetter("no"), None]
+        mails.handler(lambda message: outcomes.pop(0))
 
-        @queue.handler(transactional=True, retry=lambda attempt, error: errors.append(repr(error)))
+        @jobs.handler(transactional=True)
         def handle(message: str, delivery: Delivery) -> None:
-            write(delivery.connection, message)
-            getattr(delivery.connection, ending)()
+            assert mails.requeue(connection=delivery.connection) == 1
 
-        queue.enqueue("one")
         with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("parked", "lease_lost")
-        assert recorder.of("acknowledged") == []
-        assert len(shown(database, queue, "id")) == 1
-        assert notes() == (["one"] if ending == "commit" else [])
-        assert "nothing was acknowledged" in errors[0]
-        if ending != "close":  # with its connection a row may be lost, which then comes again
-            assert len(errors) == 1
-
-    def test_a_handler_that_begins_another_transaction_is_caught(
-        self, database: Database, broker: Broker, strategy: str, notes: Callable[[], list[str]]
-    ) -> None:
-        queue = created(broker, held_by(strategy, FullJob), group="mail")
-
-        @queue.handler(transactional=True, retry=None)
-        def handle(message: str, delivery: Delivery) -> None:
-            delivery.connection.execute("COMMIT")
-            delivery.connection.execute("BEGIN")
-            write(delivery.connection, message)
-
-        queue.enqueue("one")
-        with Consumer(broker, observers=[recorder := Recorder()]):
-            recorder.wait_for("parked", "lease_lost")
-        assert recorder.of("acknowledged") == []
-        assert notes() == []
+            mails.enqueue("x")
+            recorder.wait_for("parked")
+            recorder.wait_for("looked", where=lambda event: event.queue == mails.name)
+            jobs.enqueue("y")
+            recorder.wait_for("acknowledged", count=2)
 
     def test_a_connection_that_is_used_after_the_handler_returned_raises(
         self, broker: Broker, strategy: str, notes: Callable[[], list[str]]

@@ -204,6 +204,15 @@ SELECT (
 SELECT pg_advisory_unlock(_given.number) AS unlocked
 FROM unnest($1::bigint[]) AS _given(number);
 
+-- sqlqueue: lock again
+SELECT pg_try_advisory_lock($1) AS locked;
+
+-- sqlqueue: find again
+SELECT "kept_jobs"."id" FROM "kept_jobs"
+WHERE "kept_jobs"."id" = $1 AND "kept_jobs"."done_at" IS NULL
+  AND "kept_jobs"."error" IS NULL
+  AND "kept_jobs"."attempt" = $2;
+
 -- sqlqueue: is it unfinished
 SELECT "kept_jobs"."id" FROM "kept_jobs"
 WHERE "kept_jobs"."id" = $1 AND "kept_jobs"."done_at" IS NULL

@@ -143,6 +143,13 @@ SELECT (
 -- sqlqueue: unlock
 SELECT pg_advisory_unlock($1) AS unlocked;
 
+-- sqlqueue: lock again
+SELECT pg_try_advisory_lock($1) AS locked;
+
+-- sqlqueue: find again
+SELECT "counted_jobs"."id" FROM "counted_jobs"
+WHERE "counted_jobs"."id" = $1 AND "counted_jobs"."attempt" = $2;
+
 -- sqlqueue: is it unfinished
 SELECT "counted_jobs"."id" FROM "counted_jobs"
 WHERE "counted_jobs"."id" = $1 AND TRUE;

@@ -214,6 +214,16 @@ SELECT (
 -- sqlqueue: unlock
 SELECT pg_advisory_unlock($1) AS unlocked;
 
+-- sqlqueue: lock again
+SELECT pg_try_advisory_lock($1) AS locked;
+
+-- sqlqueue: find again
+SELECT "full_jobs"."id" FROM "full_jobs"
+WHERE "full_jobs"."id" = $1 AND "full_jobs"."queue_name" = $2
+  AND "full_jobs"."done_at" IS NULL
+  AND "full_jobs"."error" IS NULL
+  AND "full_jobs"."attempt" = $3;
+
 -- sqlqueue: is it unfinished
 SELECT "full_jobs"."id" FROM "full_jobs"
 WHERE "full_jobs"."id" = $1 AND "full_jobs"."queue_name" = $2

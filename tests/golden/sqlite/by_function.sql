@@ -182,6 +182,10 @@ SELECT (
     LIMIT 1
 ) IS NOT NULL AS hidden, FALSE AS passed_over, NULL AS now;
 
+-- sqlqueue: find again
+SELECT "counted_jobs"."id" FROM "counted_jobs"
+WHERE "counted_jobs"."id" = ?1 AND "counted_jobs"."attempt" = ?2;
+
 -- sqlqueue: is it unfinished
 SELECT "counted_jobs"."id" FROM "counted_jobs"
 WHERE "counted_jobs"."id" = ?1 AND TRUE;

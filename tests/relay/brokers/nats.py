@@ -70,7 +70,8 @@ class NATSTarget:
 
 def _arrived(stored: Any) -> Arrived:
     headers = {name: _text(value) for name, value in (stored.headers or {}).items()}
-    key, id_ = headers.pop("message-key", None), headers.pop("Nats-Msg-Id", None)
+    key, id_ = headers.pop("message-key", None), headers.pop("message-id", None)
+    headers.pop("Nats-Msg-Id", None)  # the stream's, not the consumer's
     return Arrived(payload=stored.data or b"", key=key, headers=headers, id=id_)
 
 

@@ -81,6 +81,15 @@ def test_it_works_within_the_callers_pipeline(jobs: Database, dialect: PostgresD
     assert jobs.execute("SELECT payload FROM jobs ORDER BY id") == [(b"a",), (b"b",), (b"c",)]
 
 
+def test_within_the_callers_pipeline_many_rows_are_all_there_or_none(jobs: Database, dialect: PostgresDialect) -> None:
+    with psycopg.connect(jobs.url) as driver, driver.pipeline():
+        connection = adopted(dialect, driver)
+        with pytest.raises(psycopg.ProgrammingError, match="cannot adapt type 'object'"):
+            connection.insert_many(MANY, JOBS, PAYLOAD, [(b"a",), (object(),)])
+        connection.run([INSERT])
+    assert count(jobs) == 1
+
+
 def test_what_is_not_ours_is_left_to_others(dialect: PostgresDialect) -> None:
     assert dialect.adopt(object()) is None
     assert sqlqueue_postgres.sqlqueue_driver_connection(object()) is None

@@ -149,6 +149,17 @@ def test_foreign_factories_do_not_matter_and_stay(dialect: SQLiteDialect, implic
     assert (implicit.row_factory, implicit.text_factory) == (mapping, bytes)
 
 
+def test_who_makes_many_rows_reads_by_his_own_factories(
+    dialect: SQLiteDialect, implicit: sqlite3.Connection, jobs: TableSpec, sqlite_database: Database
+) -> None:
+    insert = compose("INSERT INTO jobs (id, payload) VALUES (:id, :payload)")
+    implicit.text_factory = bytes
+    rows = ((number, text) for number, text in implicit.execute("SELECT 1, 'ä' UNION SELECT 2, 'ö'"))
+    assert adopt(dialect, implicit).insert_many(insert, jobs, jobs.columns, rows) == 2
+    implicit.commit()
+    assert sqlite_database.execute("SELECT payload FROM jobs ORDER BY id") == [("ä".encode(),), ("ö".encode(),)]
+
+
 def test_a_locked_database_is_the_callers_error(
     dialect: SQLiteDialect, implicit: sqlite3.Connection, sqlite_database: Database
 ) -> None:

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum, IntEnum
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,17 @@ from sqlqueue_sqlite.dialect import SQLiteDialect
 from tests.unit.sqlite.conftest import ask
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
+
+
+class Kind(str, Enum):
+    URGENT = "urgent"
+
+
+class Level(IntEnum):
+    HIGH = 9
+
+
+class Tagged(bytes): ...
 
 
 def column(kind: Any, role: Role | None = None) -> ColumnSpec:
@@ -47,6 +59,9 @@ def through(connection: Connection, spec: ColumnSpec, value: Any) -> Any:
         (column(bool), True),
         (column(bool), False),
         (column(int), 2**63 - 1),
+        (column(Kind), Kind.URGENT),
+        (column(Level), Level.HIGH),
+        (column(Tagged), Tagged(b"x")),
         (column(float), 0.5),
         (column(Decimal), Decimal("1.10")),
         (column(date), date(2025, 3, 1)),
@@ -136,13 +151,50 @@ def test_what_is_no_moment_raises(value: object) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "stored"),
-    [(bool, 2), (UUID, "x"), (bytes, 7), (Decimal, "x"), (date, "x"), (dict, "{"), (UUID, 7)],
+    [
+        (bool, 2),
+        (int, "abc"),
+        (int, b"7"),
+        (int, 2.5),
+        (int, float("inf")),
+        (float, "1,5"),
+        (float, b"1.5"),
+        (str, b"text"),
+        (Kind, "calm"),
+        (Kind, b"urgent"),
+        (Level, 8),
+        (Level, "high"),
+        (UUID, "x"),
+        (bytes, 7),
+        (Tagged, 7),
+        (Decimal, "x"),
+        (date, "x"),
+        (dict, "{"),
+        (dict, "[]"),
+        (list, "{}"),
+        (UUID, 7),
+    ],
 )
 def test_what_cannot_be_read_raises(kind: type, stored: object) -> None:
     decode = values.decoder(column(kind))
     assert decode is not None
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError, OverflowError)):
         decode(stored)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "read"),
+    [(float, 2, 2.0), (int, 2.0, 2), (int, "7", 7), (float, "1.5", 1.5), (str, 7, "7"), (Level, "9", Level.HIGH)],
+)
+def test_what_affinity_made_of_a_value_comes_back_as_it_is_declared(kind: type, stored: object, read: object) -> None:
+    decode = values.decoder(column(kind))
+    assert decode is not None
+    back = decode(stored)
+    assert (type(back), back) == (type(read), read)
+
+
+def test_a_payload_of_text_is_left_to_its_codec() -> None:
+    assert values.decoder(column(str, Role.PAYLOAD)) is None
 
 
 def test_text_of_plain_sql_is_read_as_bytes() -> None:
