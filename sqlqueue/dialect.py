@@ -209,6 +209,11 @@ class Dialect(ABC):
         moments are rounded up when written and *now* is rounded down, so that no row is due before its moment."""
         return self.encoder(column)
 
+    def spellings(self, column: ColumnSpec, value: Any) -> Sequence[Any]:
+        """What may stand for `value` in the column, whoever wrote it, ours first, as the driver takes it."""
+        encode = self.encoder(column)
+        return (value if encode is None else encode(value),)
+
     @abstractmethod
     def decoder(self, column: ColumnSpec) -> Converter | None:
         """From what the driver returns (never None) to the declared type, moments as aware UTC datetimes;

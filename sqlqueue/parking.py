@@ -15,7 +15,7 @@ from sqlqueue.destination import Destination
 from sqlqueue.errors import DeclarationError, DecodeError
 from sqlqueue.handler import Handler, whole
 from sqlqueue.rows import Reader, reader
-from sqlqueue.spec import ROLE_TYPES, TableSpec
+from sqlqueue.spec import ROLE_TYPES, ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.strategies.base import Claim
 from sqlqueue.words import Words, also, every
@@ -63,6 +63,13 @@ class ParkedRow:
     attempts: int | None
     error: str
     message: Any
+
+
+@attrs.frozen
+class AsFound:
+    """The id of a row as the driver returned it, which may be spelled as no id of ours is."""
+
+    id: Any
 
 
 class Parking:
@@ -124,26 +131,11 @@ class Parking:
         values: dict[str, Any] = {"group": self._group}
         if ids is None:
             return Call(self._requeue_all(), values)
-        encode = self._words.dialect.encoder(self._words.spec.id)
-        taken = [one.id if isinstance(one, ParkedRow) else self._id(one) for one in listed(ids)]
-        return Call(self._requeue(), {**values, "id": [id if encode is None else encode(id) for id in taken]})
-
-    def _id(self, given: Any) -> Any:
-        """An id as its column is declared; `ValueError` for one that cannot be of this table."""
-        spec = self._words.spec
-        declared = spec.id.type if isinstance(spec.id.type, type) else object
-        kind = next((kind for kind in ROLE_TYPES[Role.ID] if issubclass(declared, kind)), None)
-        if kind is None or (isinstance(given, kind) and not isinstance(given, bool)):
-            return given
-        try:
-            if kind is UUID and isinstance(given, str):
-                return UUID(given)
-        except ValueError:
-            pass
-        raise ValueError(
-            f"queue {self._queue}: {given!r:.200} is no id of its rows, which is {kind.__name__}; give one, a row that "
-            "parked() returned, or a list of either"
-        )
+        column, dialect = self._words.spec.id, self._words.dialect
+        taken = [
+            one.id if isinstance(one, ParkedRow | AsFound) else id_in(column, one, self._queue) for one in listed(ids)
+        ]
+        return Call(self._requeue(), {**values, "id": [one for id in taken for one in dialect.spellings(column, id)]})
 
     def _requeue(self) -> Statement:
         words = self._words
@@ -167,6 +159,23 @@ class Parking:
         own = [f"{words.column(Role.GROUP)} = :group"] if words.grouped else []
         own += [f"{words.column(Role.PROCESSED_AT)} IS NULL"] if words.spec.has(Role.PROCESSED_AT) else []
         return every([*own, f"{words.column(Role.ERROR)} IS NOT NULL"])
+
+
+def id_in(column: ColumnSpec, given: Any, queue: str) -> Any:
+    """An id as its column is declared; `ValueError` for one that cannot be of this table."""
+    declared = column.type if isinstance(column.type, type) else object
+    kind = next((kind for kind in ROLE_TYPES[Role.ID] if issubclass(declared, kind)), None)
+    if kind is None or (isinstance(given, kind) and not isinstance(given, bool)):
+        return given
+    try:
+        if kind is UUID and isinstance(given, str):
+            return UUID(given)
+    except ValueError:
+        pass
+    raise ValueError(
+        f"queue {queue}: {given!r:.200} is no id of its rows, which is {kind.__name__}; give one, a row as it was "
+        "shown, or a list of either"
+    )
 
 
 def listed(ids: Any) -> Sequence[Any]:

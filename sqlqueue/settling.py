@@ -1,6 +1,8 @@
 """Settle, pure: from what a handler did to where its row goes."""
 
+import builtins
 import traceback
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +22,12 @@ FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 #: Characters of an error that a parked row shows.
 ERROR_LENGTH = 10_000
+
+#: Of a group of errors, how many members are shown, and how deep groups in groups are.
+MOST_MEMBERS, DEEPEST = 10, 3
+
+#: Python 3.10 has no groups of its own.
+GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
 
 
 @attrs.frozen(kw_only=True)
@@ -65,9 +73,21 @@ def describe_error(error: BaseException) -> str:
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        lines.append("".join(traceback.format_exception_only(current)).strip())
+        lines.append("\n".join(_with_members(current)))
         current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
     return storable("\ncaused by: ".join(lines))
+
+
+def _with_members(error: BaseException, depth: int = 0) -> Iterator[str]:
+    """An error's text, and below it those of the errors that a group holds: the first few, of each the first few."""
+    yield "".join(traceback.format_exception_only(error)).strip()
+    if not isinstance(error, GROUP) or depth == DEEPEST:
+        return
+    for member in error.exceptions[:MOST_MEMBERS]:
+        first, *rest = _with_members(member, depth + 1)
+        yield from (f"- {first}", *(f"  {line}" for line in rest))
+    if len(error.exceptions) > MOST_MEMBERS:
+        yield f"- and {len(error.exceptions) - MOST_MEMBERS} more"
 
 
 def describe_value(value: object) -> str:

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
+from uuid import UUID
 
 from sqlqueue.dialect import (
     Capabilities,
@@ -99,6 +100,9 @@ class SQLiteDialect(Dialect):
 
     def decoder(self, column: ColumnSpec) -> Converter | None:
         return values.decoder(column)
+
+    def spellings(self, column: ColumnSpec, value: Any) -> Sequence[Any]:
+        return values.uuid_spellings(value) if isinstance(value, UUID) else super().spellings(column, value)
 
     # -- connections ------------------------------------------------------------------------------------------
 

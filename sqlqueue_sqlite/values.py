@@ -101,6 +101,12 @@ def _to_uuid(value: Any) -> UUID:
     return UUID(bytes=value) if isinstance(value, bytes) else UUID(str(value))
 
 
+def uuid_spellings(value: UUID) -> tuple[str | bytes, ...]:
+    """A UUID as we write it, and as other programs do: in capitals, without hyphens, as a BLOB."""
+    text, digits = str(value), value.hex
+    return (text, text.upper(), digits, digits.upper(), value.bytes)
+
+
 def _to_bytes(value: Any) -> bytes:
     # Plain SQL writes text where a program would write a BLOB.
     if isinstance(value, str):

@@ -174,13 +174,20 @@ def names_of(stored: bytes | str) -> tuple[str, str, Any]:
     try:
         said = from_json(stored)
     except (ValueError, RecursionError) as error:  # the latter for what is nested too deeply
-        raise DecodeError(f"the step is no JSON ({error}): {stored!r:.200}") from error
+        raise DecodeError(f"the step is no JSON ({error}): {text_of(stored):.200}") from None
     if isinstance(said, dict) and len(said) == 1:
         ((task, inner),) = said.items()
         if isinstance(inner, dict) and len(inner) == 1:
             ((step, fields),) = inner.items()
             return task, step, fields
-    raise DecodeError(f"the step is not of the form {{task: {{step: fields}}}}: {stored!r:.200}")
+    raise DecodeError(f"the step is not of the form {{task: {{step: fields}}}}: {text_of(stored):.200}")
+
+
+def text_of(stored: Any) -> str:
+    """A stored step as text, whichever type its column has; a driver may have read its JSON."""
+    if isinstance(stored, bytes | memoryview):
+        return bytes(stored).decode(errors="replace")
+    return stored if isinstance(stored, str) else json.dumps(stored, ensure_ascii=False)
 
 
 def _shown(stored: Any) -> str:

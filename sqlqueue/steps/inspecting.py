@@ -1,6 +1,5 @@
 """Inspect: the tasks of a table as they stand."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -11,12 +10,13 @@ import attrs
 
 from sqlqueue.column import Role
 from sqlqueue.connection import Connection
-from sqlqueue.dialect import Row
+from sqlqueue.dialect import Converter, Row
 from sqlqueue.errors import DecodeError
+from sqlqueue.parking import id_in
 from sqlqueue.rows import decode_column
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
-from sqlqueue.steps.catalogue import Catalogue, UnknownStep, names_of
+from sqlqueue.steps.catalogue import Catalogue, UnknownStep, names_of, text_of
 from sqlqueue.steps.step import Step
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.words import Words, every
@@ -57,7 +57,7 @@ class StoredTask:
 
     `task` and `name` are those that its step is stored by, `step` is that step: all None where it does not decode, and
     `step` also where it is not known here; `stored` is its text. `tried` counts the tries begun. Moments are aware UTC;
-    those whose column the table lacks are None.
+    those whose column the table lacks, or that no datetime holds, such as PostgreSQL's infinity, are None.
     """
 
     id: Any
@@ -66,7 +66,7 @@ class StoredTask:
     step: Step | None
     stored: str | None
     state: TaskState
-    wakeup_at: datetime
+    wakeup_at: datetime | None
     tried: int
     error: str | None
     locked_until: datetime | None
@@ -91,20 +91,26 @@ class Inspecting:
         self._decoders = [words.dialect.decoder(column) for column in self._columns]
 
     def get(self, connection: Connection, id: Any) -> StoredTask | None:
-        """The task of that id, None where there is none."""
-        encode = self._words.dialect.encoder(self._words.spec.id)
+        """The task of that id, None where there is none; `ValueError` for what is no id."""
         now = self._now()
-        (rows,) = connection.run([Call(self.getting(), {"id": id if encode is None else encode(id)})])
-        return self._shown(rows[0], now) if rows else None
+        for spelling in self.spellings(id):
+            (rows,) = connection.run([Call(self.getting(), {"id": spelling})])
+            if rows:
+                return self._shown(rows[0], now, None)
+        return None
 
     def list(self, connection: Connection, state: TaskState | None, limit: int) -> Sequence[StoredTask]:
         """The first tasks of a state, or of any, by when they are due."""
         now = self._now()
         (rows,) = connection.run([Call(self.listing(state), {**self._binding.values(now), "limit": limit})])
-        return [self._shown(row, now) for row in rows]
+        return [self._shown(row, now, state) for row in rows]
 
-    def parked(self, connection: Connection, kinds: Sequence[Any], page: int = 1000) -> Sequence[Any]:
-        """The ids of all parked tasks whose step is one of these kinds, as the driver returns them."""
+    def parked(
+        self, connection: Connection, kinds: Sequence[Any], among: Sequence[Any] | None = None, page: int = 1000
+    ) -> Sequence[Any]:
+        """The ids of all parked tasks whose step is one of these kinds, as the driver returns them; of those `among`
+        the ids that are given, or of all."""
+        wanted = None if among is None else {str(one) for id in among for one in self.spellings(id)}
         parked = [self._condition(TaskState.PARKED)]
         behind = [*parked, f"{self._words.column(Role.ID)} > :after"]
         found: list[Any] = []
@@ -113,14 +119,22 @@ class Inspecting:
             conditions = every(parked if after is None else behind)
             statement = self._statement("find parked steps", PARKED, width=2, conditions=conditions)
             (rows,) = connection.run([Call(statement, {"after": after, "limit": page})])
-            found += [id for id, stored in rows if self._is_one_of(stored, kinds)]
+            at_step = (id for id, stored in rows if self._is_one_of(stored, kinds))
+            found += [id for id in at_step if wanted is None or str(id) in wanted]
             if len(rows) < page:
                 return found
             after = rows[-1][0]
 
+    def spellings(self, given: Any) -> Sequence[Any]:
+        """What may stand in the table for an id, or for a task's; `ValueError` for what is none."""
+        column, dialect = self._words.spec.id, self._words.dialect
+        if isinstance(given, StoredTask):
+            return dialect.spellings(column, given.id)  # as it was found, even where it is none
+        return dialect.spellings(column, id_in(column, given, self._words.spec.full_name))
+
     def _is_one_of(self, stored: Any, kinds: Sequence[Any]) -> bool:
         try:
-            return self._catalogue.decode(_text(stored))[0] in kinds
+            return self._catalogue.decode(text_of(stored))[0] in kinds
         except (UnknownStep, DecodeError):
             return False
 
@@ -169,12 +183,14 @@ class Inspecting:
 
     # -- rows -------------------------------------------------------------------------------------------------
 
-    def _shown(self, row: Row, now: datetime) -> StoredTask:
+    def _shown(self, row: Row, now: datetime, state: TaskState | None) -> StoredTask:
+        """A row as it can be read, column by column. `state`: what the database found it in, which knows an order of
+        moments that no datetime holds."""
         values = {
-            column.field if column.role is None else column.role.value: decode_column(decode, column, value)
+            column.field if column.role is None else column.role.value: _readable(decode, column, value)
             for column, decode, value in zip(self._columns, self._decoders, row, strict=True)
         }
-        stored = None if values["payload"] is None else _text(values["payload"])
+        stored = None if values["payload"] is None else text_of(values["payload"])
         task = name = step = None
         with suppress(UnknownStep, DecodeError):  # it is shown as far as it can be read
             task, name, fields = names_of(stored or "")
@@ -185,7 +201,7 @@ class Inspecting:
             name=name,
             step=step,
             stored=stored,
-            state=_state(values, now),
+            state=_state(values, now) if state is None else state,
             wakeup_at=values["retry_after"],
             tried=values["attempt"] or 0,
             error=values["error"],
@@ -193,6 +209,15 @@ class Inspecting:
             created_at=values.get("created_at"),
             updated_at=values.get("updated_at"),
         )
+
+
+def _readable(decode: Converter | None, column: ColumnSpec, value: Any) -> Any:
+    """A column's value; one that cannot be read is shown as it is where it is the id, else as None: one odd row must
+    not hide the others."""
+    try:
+        return decode_column(decode, column, value)
+    except DecodeError:
+        return value if column.role is Role.ID else None
 
 
 def _state(values: Mapping[str, Any], now: datetime) -> TaskState:
@@ -203,10 +228,3 @@ def _state(values: Mapping[str, Any], now: datetime) -> TaskState:
         return TaskState.RUNNING
     due: datetime | None = values["retry_after"]
     return TaskState.DUE if due is None or due <= now else TaskState.DELAYED
-
-
-def _text(stored: Any) -> str:
-    """A step as text, whichever type its column has; a driver may have read its JSON."""
-    if isinstance(stored, bytes | memoryview):
-        return bytes(stored).decode(errors="replace")
-    return stored if isinstance(stored, str) else json.dumps(stored, ensure_ascii=False)

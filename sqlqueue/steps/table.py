@@ -10,6 +10,9 @@ from sqlqueue.spec import ColumnSpec, TableSpec
 #: What a queue of tasks cannot do without.
 NEEDED = (Role.PAYLOAD, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING, Role.ERROR, Role.LEASE)
 
+#: What it does not look at: no task would be in a group, wait for its key, or be kept once it is done.
+REFUSED = (Role.GROUP, Role.PARTITION_KEY, Role.PROCESSED_AT)
+
 
 def task_table(name: str = "pg_task", schema: str | None = None) -> TableSpec:
     """The description of a table that holds tasks, with the columns of pg_task (https://docs.rs/pg_task) and
@@ -41,6 +44,13 @@ def check_roles(spec: TableSpec) -> None:
             raise DeclarationError(
                 f"table {spec.name!r}: tasks need a column for the role {role.value!r}; mark one with "
                 f"column.{role.value}(), or leave table= out for pg_task's own"
+            )
+    for role in REFUSED:
+        column = spec.role(role)
+        if column is not None:
+            raise DeclarationError(
+                f"table {spec.name!r}: its column {column.field!r} has the role {role.value!r}, which queues of "
+                f"tasks do not serve; leave the mark column.{role.value}() out, and the column is one of your own"
             )
 
 

@@ -1,7 +1,7 @@
 """A task: the steps that it is made of, by name, checked where it is written."""
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Any
 
@@ -29,11 +29,17 @@ NO_METHODS = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.
 
 
 def _steps(steps: Iterable[type[Step]]) -> tuple[type[Step], ...]:
-    return tuple(steps)
+    given: Any = steps
+    if isinstance(given, str | type) or not isinstance(given, Iterable):
+        raise DeclarationError(f"a task's steps are {given!r:.200}; give a list of classes: Task('Greeter', [First])")
+    return tuple(given)
 
 
 def _aliases(aliases: Mapping[str, type[Step]]) -> Mapping[str, type[Step]]:
-    return MappingProxyType(dict(aliases))
+    given: Any = aliases
+    if not isinstance(given, Mapping):
+        raise DeclarationError(f"aliases={given!r:.200}; give former names with their classes: {{'Old': First}}")
+    return MappingProxyType(dict(given))
 
 
 @attrs.frozen
@@ -61,13 +67,27 @@ class Task:
             if step.__name__ in names:
                 raise DeclarationError(f"task {self.name!r}: two of its steps are called {step.__name__}; rename one")
             names.add(step.__name__)
+        self._check_aliases(names)
+
+    def _check_aliases(self, names: Set[str]) -> None:
         for alias, step in self.aliases.items():
+            if not _is_name(alias):
+                raise DeclarationError(
+                    f"task {self.name!r}: the alias {alias!r} names no step; give 'Step' or 'Task.Step', as it was"
+                )
             if step not in self.steps:
                 raise DeclarationError(
                     f"task {self.name!r}: the alias {alias!r} is for {step!r}, which is none of its steps"
                 )
             if alias in names:
                 raise DeclarationError(f"task {self.name!r}: the alias {alias!r} is the name of one of its steps")
+
+
+def _is_name(alias: Any) -> bool:
+    if not isinstance(alias, str):
+        return False
+    task, dot, step = alias.rpartition(DOT)
+    return bool(step and (task or not dot))
 
 
 def check_step(step: Any, where: str) -> None:

@@ -12,7 +12,7 @@ from sqlqueue.clock import Duration
 from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import Handler, make_handler, some_seconds, whole
-from sqlqueue.parking import listed
+from sqlqueue.parking import AsFound, listed
 from sqlqueue.queue import Queue
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
@@ -62,12 +62,14 @@ class TaskQueue:
         spec = _spec(table, schema)
         if notify:
             broker.dialect.check_channel(spec.full_name, None)
+        if on_step is not None and not callable(on_step):
+            raise DeclarationError(f"on_step={on_step!r:.200} cannot be called; give a function that takes a StepRun")
         self.queue: Queue = broker.queue(spec)
         self._id_of = partial(read_id, broker.dialect.decoder(spec.id))
         handler = make_handler(
             partial(run_step, self._catalogue, self._id_of),
             spec,
-            workers=workers,
+            workers=whole(workers, f"table {spec.name!r}: workers", 1),
             by_key=False,
             prefetch=0,
             batch=None,
@@ -80,7 +82,22 @@ class TaskQueue:
             poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
             reply_to=None,
         )
-        self.queue.register(self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step))
+        made = self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step)
+        self._check_alone()
+        self.queue.register(made)
+
+    def _check_alone(self) -> None:
+        for queue in self.broker.queues:
+            other = queue.registered
+            if queue.name == self.name and other is not None and other.stepping is not None:
+                raise DeclarationError(
+                    f"table {self.name!r} has a TaskQueue {other.name} already, and this one is of the tasks "
+                    f"{self._names}; make one TaskQueue with all of them"
+                )
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(task.name for task in self.tasks)
 
     def _stepping(
         self,
@@ -102,7 +119,7 @@ class TaskQueue:
         stepping = Stepping(updated_at=updated_at, adopt_after=after)
         return attrs.evolve(
             handler,
-            name=f"of the tasks {', '.join(task.name for task in self.tasks)}",
+            name=f"of the tasks {self._names}",
             kind=bytes,
             stepping=stepping,
             runner=partial(
@@ -155,7 +172,8 @@ class TaskQueue:
     # -- look and mend ----------------------------------------------------------------------------------------
 
     def get(self, id: Any) -> StoredTask | None:
-        """The task of that id, None where there is none, or none any more."""
+        """The task of that id, or that was shown before, None where there is none, or none any more. `ValueError` for
+        what is no id."""
         with self.broker.pool.connection() as ours:
             return self._inspecting.get(ours, id)
 
@@ -175,12 +193,16 @@ class TaskQueue:
     ) -> int:
         """Clear the error of parked tasks, which then go on at their step with a fresh count; how many.
 
-        `ids`: one id or a list of them, None for all. `step`: only those parked at this step, a class or its name
-        (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left alone.
+        `ids`: one id or a list of them, or of `StoredTask`s, None for all. `step`: only those parked at this step, a
+        class or its name (`"Step"` or `"Task.Step"`). `connection` as in `enqueue`. A task that is not parked is left
+        alone. Raises `ValueError` for what is no id or no step.
         """
+        given = None if ids is None else listed(ids)
         if step is not None:
-            ids = self._at(step, None if ids is None else listed(ids), connection)
-        return self.queue.requeue(ids, connection=connection)
+            given = self._at(step, given, connection)
+        elif given is not None:
+            given = [spelling for id in given for spelling in self._inspecting.spellings(id)]
+        return self.queue.requeue(given and [AsFound(id) for id in given], connection=connection)
 
     def ddl(self) -> str:
         """The recommended table, index and, where consumers listen, triggers, as a script."""
@@ -193,17 +215,10 @@ class TaskQueue:
         if not kinds:
             known = ", ".join(f"{kind.task}.{kind.name}" for kind in self._catalogue)
             raise ValueError(f"step={step!r} is no step of these tasks; they are {known}")
-        decode = self.broker.dialect.decoder(self.queue.spec.id)
         if connection is not None:
-            found = self._inspecting.parked(self.broker.adopt(connection), kinds)
-        else:
-            with self.broker.pool.connection() as ours:
-                found = self._inspecting.parked(ours, kinds)
-        read = [id if decode is None else decode(id) for id in found]
-        if ids is None:
-            return read
-        wanted = {str(id) for id in ids}  # a UUID may be given as text
-        return [id for id in read if str(id) in wanted]
+            return self._inspecting.parked(self.broker.adopt(connection), kinds, ids)
+        with self.broker.pool.connection() as ours:
+            return self._inspecting.parked(ours, kinds, ids)
 
     @cached_property
     def _inspecting(self) -> Inspecting:

@@ -1,6 +1,6 @@
 """Step tasks, on every database there is."""
 
-from sqlqueue.testing.contract import StepRefusalsContract, StepsAtWorkContract, StepsContract
+from sqlqueue.testing.contract import StepLooksContract, StepRefusalsContract, StepsAtWorkContract, StepsContract
 
 
 class TestSteps(StepsContract):
@@ -8,6 +8,10 @@ class TestSteps(StepsContract):
 
 
 class TestStepRefusals(StepRefusalsContract):
+    pass
+
+
+class TestStepLooks(StepLooksContract):
     pass
 
 

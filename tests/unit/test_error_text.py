@@ -1,5 +1,9 @@
 """What a parked row shows of an error: its text with its causes, in a form that every database takes."""
 
+import builtins
+import sys
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +67,23 @@ def test_a_reason_of_the_handlers_own_is_stored_by_the_same_rules(reason: str) -
     assert "\0" not in error
     assert len(error) <= ERROR_LENGTH
     error.encode()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="it has no groups")
+def test_a_group_of_errors_shows_its_first_members() -> None:
+    group = getattr(builtins, "ExceptionGroup")  # noqa: B009 - Python 3.10 has none
+    inner = group("inner", [KeyError("two")])
+    assert describe_error(group("many", [ValueError("one"), inner])) == (
+        "ExceptionGroup: many (2 sub-exceptions)\n"
+        "- ValueError: one\n"
+        "- ExceptionGroup: inner (1 sub-exception)\n"
+        "  - KeyError: 'two'"
+    )
+    shown = describe_error(group("many", [ValueError(str(number)) for number in range(1000)])).splitlines()
+    assert shown[-2:] == ["- ValueError: 9", "- and 990 more"]
+    for _ in range(100):
+        inner = group("deeper", [inner])
+    assert describe_error(inner).count("deeper") == 4
 
 
 def test_a_value_is_shown_in_short_and_one_that_cannot_be_by_its_class() -> None:

@@ -10,10 +10,11 @@ from uuid import UUID
 import attrs
 import pytest
 
-from sqlqueue import Broker, DeclarationError, JsonCodec
+from sqlqueue import Broker, ColumnSpec, DeclarationError, JsonCodec
 from sqlqueue.column import Role
 from sqlqueue.errors import DecodeError, EncodeError
 from sqlqueue.retry import Exponential
+from sqlqueue.settling import describe_error
 from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue, task_table
 from sqlqueue.steps.catalogue import Catalogue, UnknownStep
 from sqlqueue.strategies.stepping import MOST_LEFT, LeftAlone
@@ -152,6 +153,11 @@ class Nested(Step):
         return Next.done()
 
 
+def read(kinds: Catalogue, stored: bytes) -> Step:
+    kind, fields = kinds.decode(stored)
+    return kind.read(fields)
+
+
 def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
     return Catalogue([Task("T", steps, **settings)], JsonCodec())
 
@@ -187,6 +193,17 @@ def catalogue(*steps: type[Step], **settings: Any) -> Catalogue:
             )
         ],
         (lambda: Task("T", [Part, Part]), r"two of its steps are called Part"),
+        (lambda: Task("T", Part), r"a task's steps are <class .*Part'>; give a list of classes"),  # type: ignore[arg-type]
+        (lambda: Task("T", None), r"a task's steps are None"),  # type: ignore[arg-type]
+        (lambda: Task("T", "Part"), r"a task's steps are 'Part'"),  # type: ignore[arg-type]
+        (lambda: Task("T", [Part], aliases=["Old"]), r"aliases=\['Old'\]; give former names"),  # type: ignore[arg-type]
+        *[
+            (
+                lambda alias=alias: Task("T", [Part], aliases={alias: Part}),
+                r"the alias .* names no step; give",
+            )
+            for alias in ("", "Old.", ".Old", Part, 5)
+        ],
         (lambda: Task("T", [Part], aliases={"Old": Read}), r"the alias 'Old' is for .*Read'>, which is none"),
         (lambda: Task("T", [Part, Read], aliases={"Part": Read}), r"the alias 'Part' is the name of one of its steps"),
         (lambda: catalogue(Unreadable), r"step Unreadable of task 'T': its fields cannot be read back"),
@@ -206,7 +223,8 @@ def test_a_mistake_in_a_task_is_found_where_it_is_declared(make: Callable[[], ob
         ([GREETER, Task("Greeter", [Count])], {"table": "a.b"}, r"give the bare name of one table"),
         ([GREETER, Task("O", [Count], aliases={"Greeter.Read": Count})], {}, r"two steps are called 'Read'"),
         (GREETER, {"table": task_table(), "schema": "app"}, r"schema='app' is given beside a declared table"),
-        (GREETER, {"workers": 0}, r"workers is 0"),
+        (GREETER, {"workers": 0}, r"^table 'pg_task': workers is 0"),
+        (GREETER, {"on_step": 5}, r"on_step=5 cannot be called; give a function that takes a StepRun"),
         (GREETER, {"lease": 0}, r"lease is 0"),
         (GREETER, {"adopt_after": 0}, r"adopt_after is 0, which would take running tasks"),
     ],
@@ -227,6 +245,19 @@ def test_a_table_that_cannot_hold_tasks_is_refused(role: Role) -> None:
         pytest.raises(DeclarationError, match=rf"need a column for the role '{role.value}'"),
     ):
         TaskQueue(broker, [GREETER], table=less)
+
+
+@pytest.mark.parametrize(
+    ("role", "type"), [(Role.GROUP, str), (Role.PARTITION_KEY, str), (Role.PROCESSED_AT, datetime)]
+)
+def test_a_table_that_promises_what_tasks_do_not_keep_is_refused(role: Role, type: type) -> None:
+    more = ColumnSpec(field="more", type=type, optional=True, role=role)
+    spec = attrs.evolve(task_table(), columns=(*task_table().columns, more))
+    with (
+        Broker("sqlite://") as broker,
+        pytest.raises(DeclarationError, match=rf"its column 'more' has the role '{role.value}', which .* do not serve"),
+    ):
+        TaskQueue(broker, [GREETER], table=spec)
 
 
 def test_a_step_comes_back_as_it_went() -> None:
@@ -291,6 +322,22 @@ def test_a_step_that_cannot_be_stored_says_which_and_why() -> None:
         kinds.encode(Rich(NOW, "1.10", [], b""))  # type: ignore[arg-type]
     with pytest.raises(EncodeError, match=r"Part\(\) is no step of this queue's tasks; its steps are Rich"):
         kinds.encode(Part())
+
+
+def test_what_does_not_decode_is_told_by_its_text_and_its_fields() -> None:
+    kinds = catalogue(Typed)
+    for stored, said in (
+        (b"n\xc3\xb6", "the step is no JSON (Expecting value: line 1 column 1 (char 0)): n\u00f6"),
+        (b'"x"', 'the step is not of the form {task: {step: fields}}: "x"'),
+        (
+            b'{"T": {"Typed": {"text": 5, "several": [1, "\xc3\xb6"]}}}',
+            'step Typed of task T does not decode from {"text": 5, "several": [1, "\u00f6"]}: number: it is missing; '
+            "text: 5 is no str; several[1]: '\u00f6' is no int",
+        ),
+    ):
+        with pytest.raises(DecodeError) as refused:
+            read(kinds, stored)
+        assert describe_error(refused.value) == f"sqlqueue.errors.DecodeError: {said}"
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@
     class TestPruning(contract.PruningContract): ...
     class TestSteps(contract.StepsContract): ...
     class TestStepRefusals(contract.StepRefusalsContract): ...
+    class TestStepLooks(contract.StepLooksContract): ...
     class TestStepsAtWork(contract.StepsAtWorkContract): ...
     class TestRowLocks(contract.RowLockContract): ...     # where the capabilities say `row_locks`
     class TestRowLockBlocked(contract.RowLockBlockedContract): ...     # likewise
@@ -100,6 +101,7 @@ from sqlqueue.testing.contract.republishing import RepublishContract
 from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
+from sqlqueue.testing.contract.step_looks import StepLooksContract
 from sqlqueue.testing.contract.step_refusals import StepRefusalsContract
 from sqlqueue.testing.contract.steps import StepsContract
 from sqlqueue.testing.contract.steps_at_work import StepsAtWorkContract
@@ -154,6 +156,7 @@ __all__ = [
     "RowModeContract",
     "SchemaContract",
     "SettlingContract",
+    "StepLooksContract",
     "StepRefusalsContract",
     "StepsAtWorkContract",
     "StepsContract",
