@@ -13,6 +13,9 @@ from sqlqueue.relay.targets.tls import OPTIONS, TLS
 #: Seconds that a publish may take.
 TIMEOUT = 30.0
 
+#: An address of IPv6.
+BRACKETED = re.compile(r"\[[^\[\]]*:[^\[\]]*\]")
+
 
 @attrs.frozen(kw_only=True)
 class Address:
@@ -87,7 +90,7 @@ def parse(url: str) -> Address:
     try:
         parts = urlsplit(url)
     except ValueError:  # whose text repeats what it cannot read
-        raise DeclarationError(f"the {scheme} URL cannot be read: its host is neither a name nor an address") from None
+        raise _unreadable(scheme) from None
     _check_ends(scheme, rest)
     login, at, hosts = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
@@ -99,6 +102,10 @@ def parse(url: str) -> Address:
         path=unquote(parts.path[1:]),
         options=MappingProxyType(_options(scheme, parts.query)),
     )
+
+
+def _unreadable(scheme: str) -> DeclarationError:
+    return DeclarationError(f"the {scheme} URL cannot be read: its host is neither a name nor an address")
 
 
 def _check_ends(scheme: str, rest: str) -> None:
@@ -125,6 +132,8 @@ def _host(scheme: str, text: str) -> tuple[str, int | None]:
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not colon:
         host, port = text, ""
+    if {"[", "]"} & set(host) and not BRACKETED.fullmatch(host):  # Python before 3.11 takes those for a name
+        raise _unreadable(scheme)
     if port and not (_is_whole(port) and 0 < int(port) < 65536):
         raise DeclarationError(f"the {scheme} URL has a port that is not in 1 to 65535")  # it may be a password
     return unquote(host).strip("[]") or "localhost", int(port) if port else None
