@@ -2,7 +2,7 @@
 
 import builtins
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -91,16 +91,21 @@ def _with_members(error: BaseException, depth: int = 0) -> Iterator[str]:
 
 
 def describe_value(value: object) -> str:
-    """What a message or handler gave, for an error's text: a repr of the user's own may fail as anything of his may."""
+    """What a message or handler gave, for an error's text."""
+    return _written(value, repr)[:200]
+
+
+def _written(value: object, write: Callable[[object], str]) -> str:
+    """A repr or text of the user's own may fail as anything of his may."""
     try:
-        return f"{value!r:.200}"
+        return write(value)
     except Exception as error:  # noqa: BLE001 - such as that of a row whose session is closed
-        return f"<{type(value).__qualname__} whose repr fails with {type(error).__name__}>"
+        return f"<{type(value).__qualname__} whose {write.__name__} fails with {type(error).__name__}>"
 
 
-def storable(text: str) -> str:
+def storable(text: object) -> str:
     """Text that every database takes: bounded, and with NUL and halves of surrogate pairs spelled out."""
-    shown = str(text)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
+    shown = _written(text, str)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
     return shown.replace("\0", "\\0")[:ERROR_LENGTH]
 
 

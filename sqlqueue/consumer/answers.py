@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlqueue.handler import Handler
+from sqlqueue.settling import describe_value
 
 #: Takes a message and its delivery, or a list of each where the handler takes batches.
 Call = Callable[[Any, Any], Any]
@@ -42,7 +43,7 @@ def answer(returned: Any) -> Any:
     parts = flat(returned)
     problems = [problem for part in parts for problem in [_problem(part, among=part is not returned)] if problem]
     if problems:
-        raise TypeError(f"the handler returned {returned!r:.200}, which {problems[0]}")
+        raise TypeError(f"the handler returned {describe_value(returned)}, which {problems[0]}")
     return returned
 
 

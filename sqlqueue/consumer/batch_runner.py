@@ -10,7 +10,7 @@ import attrs
 from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
 from sqlqueue.delivery import Delivery, tell_processed
 from sqlqueue.outcome import DeadLetter, Drop, Retry
-from sqlqueue.settling import ACKNOWLEDGED, spent_at_claim
+from sqlqueue.settling import ACKNOWLEDGED, describe_value, spent_at_claim
 
 log = logging.getLogger("sqlqueue")
 
@@ -103,8 +103,8 @@ def one_per_row(returned: Any, count: int, what: str = "outcome") -> Sequence[An
         return [None] * count
     if not isinstance(returned, Sequence) or isinstance(returned, str | bytes):
         raise ValueError(
-            f"the handler returned {returned!r:.200} for its batch of {count} rows; return None, or a list with "
-            f"one {what} per row, and raise an outcome that is meant for all of them"
+            f"the handler returned {describe_value(returned)} for its batch of {count} rows; return None, or a list "
+            f"with one {what} per row, and raise an outcome that is meant for all of them"
         )
     if len(returned) != count:
         raise ValueError(

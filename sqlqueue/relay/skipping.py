@@ -21,6 +21,7 @@ from sqlqueue.relay.joined import apart
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.record_ids import from_text
 from sqlqueue.relay.records import Record, Records
+from sqlqueue.settling import describe_value
 
 log = logging.getLogger("sqlqueue")
 
@@ -108,8 +109,8 @@ class Skipping:
             return [None] * len(places)
         if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != len(places):
             refusal = ValueError(
-                f"the handler returned {answer!r:.200} for its batch of {len(places)} rows; return None, or a list "
-                "with one outcome per row"
+                f"the handler returned {describe_value(answer)} for its batch of {len(places)} rows; return None, or a "
+                "list with one outcome per row"
             )
             return [refusal] * len(places)
         return answer

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlqueue.retry import NoRetry
-from sqlqueue.settling import ERROR_LENGTH, Rules, describe_error, describe_value, spend
+from sqlqueue.settling import ERROR_LENGTH, Rules, describe_error, describe_value, spend, storable
 
 RULES = Rules(max_attempts=None, retry=NoRetry(), on_decode_error=NoRetry(), parks=True)
 
@@ -93,3 +93,13 @@ def test_a_value_is_shown_in_short_and_one_that_cannot_be_by_its_class() -> None
 
     assert describe_value("a" * 500) == "'" + "a" * 199
     assert describe_value([Detached()]) == "<list whose repr fails with RuntimeError>"
+
+
+def test_a_reason_whose_text_fails_is_told_by_its_type() -> None:
+    """As what is parked, too: it must not stop who settles the row."""
+
+    class Wordless:
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert storable(Wordless()).endswith("Wordless whose str fails with RuntimeError>")
