@@ -10,7 +10,8 @@ import attrs
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 
-from sqlqueue.codec import Codec, JsonCodec, from_json, make_converter, takes_none
+from sqlqueue.codec import Codec, JsonCodec, takes_none
+from sqlqueue.converter import from_json, make_converter
 from sqlqueue.errors import DeclarationError, DecodeError, EncodeError, SQLQueueError
 from sqlqueue.retry import policy
 from sqlqueue.settling import Rules, describe_value

@@ -1,6 +1,7 @@
 """What the default codec refuses, where it is enqueued or where it is read, rather than turn it into something else."""
 
 import enum
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, Optional, Union
@@ -192,6 +193,14 @@ def test_a_union_whose_members_are_told_apart_in_json_is_taken(kind: Any) -> Non
         (Line, b'{"text": "a"}'),
         (Line, b'{"text": 1, "price": "1"}'),
         (list[int], b'["a"]'),
+        (list[str], b'"abc"'),
+        (list, b'"abc"'),
+        (tuple[str, str], b'"ab"'),
+        (frozenset[str], b'{"a": 1}'),
+        (list[list[str]], b'["abc"]'),
+        (Sequence[str] | None, b'"abc"'),
+        (dict, b'[["a", 1]]'),
+        (dict[str, int], b'[["a", 1]]'),
         (dict[int, str], b'{"a": "b"}'),
         (Any, b"NaN"),
         (Any, b"[Infinity, -Infinity]"),
