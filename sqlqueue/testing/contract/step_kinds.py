@@ -124,7 +124,8 @@ ANSWERS: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "step Answer returned None; return Next.now"),
     "an odd object": (Odd, "step Answer returned <Odd whose repr fails with RuntimeError>; return Next.now"),
     "an odd step": (lambda: Next.now(cast(Any, Odd())), "<Odd whose repr fails with RuntimeError> is no step"),
-    "an odd reason": (lambda: DeadLetter(cast(Any, OddText())), "what step Answer answered cannot be settled"),
+    "an odd reason": (lambda: DeadLetter(cast(Any, OddText())), "<OddText whose str fails with RuntimeError>"),
+    "an odd outcome": (lambda: OddOutcome(), "what step Answer answered cannot be settled: RuntimeError: no reason"),
     "a number as text": (lambda: Next.now(Count(cast(Any, "17"))), "number: '17' is no int"),
     "a deep step": (lambda: Next.now(Anything(deep(100_000))), "step Anything of task Others cannot be stored as JSON"),
 }
@@ -133,6 +134,13 @@ ANSWERS: dict[str, tuple[Callable[[], Any], str]] = {
 class OddText:
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+class OddOutcome(DeadLetter):
+    def __getattribute__(self, name: str) -> Any:
+        if name == "reason" and super().__getattribute__("args"):  # once it is made
+            raise RuntimeError("no reason")
+        return super().__getattribute__(name)
 
 
 def deep(depth: int) -> list[Any]:
