@@ -23,6 +23,8 @@ class Looks:
     _wakes: int = 0
     _seen: int = -1
     _last: Look | None = None
+    _doubted: Look | None = None
+    _passed_over: bool = False
     _busy: set[Hashable] = attrs.field(factory=set)
 
     def wake(self) -> None:
@@ -35,6 +37,7 @@ class Looks:
 
     def found(self, seat: Hashable) -> None:
         """The seat has a row: it is busy until the look behind the row's settlement is over."""
+        self._passed_over = False
         self._busy.add(seat)
         self._passes_on(seat)
 
@@ -43,9 +46,18 @@ class Looks:
         self._busy.discard(seat)
         return look is self._last
 
-    def saw_all(self, look: Look) -> None:
-        """Nothing is due that was there when the look began."""
-        self._seen = look.wakes
+    def saw_all(self, look: Look, *, passed_over: bool) -> None:
+        """Nothing is due that was there when the look began, or what is due was `passed_over`: that counts where two
+        looks say so, for a look may hide a row from those beside it while it tries it, and from itself."""
+        sure = look is not self._doubted and (self._passed_over or not passed_over)
+        self._passed_over = passed_over
+        if sure:
+            self._seen = look.wakes
+
+    def doubt(self) -> None:
+        """An earlier look passed over what the last one may not have seen."""
+        self._doubted = self._last
+        self._seen = -1
 
     def forget(self) -> None:
         """There may be more than any look has seen."""

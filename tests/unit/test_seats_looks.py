@@ -59,6 +59,17 @@ def test_what_a_look_that_began_earlier_saw_due_is_looked_for_soon(seats: Seats,
     wait = seats._pace.wait(monotonic())
     assert wait is not None
     assert wait <= SOON + GRAIN
+    assert not seats.idle
+    seats.found_nothing(Ahead(hidden=True), seats.begin_look(), a_seat(seats))
+    assert seats.idle
+
+
+def test_a_due_row_that_was_passed_over_counts_as_somebody_elses_once_two_looks_say_so(seats: Seats) -> None:
+    """One look may have hidden it from itself: it held the lock on a key whose first row had just gone."""
+    passed_over = Ahead(hidden=True, passed_over=True)
+    for idle in (False, True, True):
+        seats.found_nothing(passed_over, seats.begin_look(), a_seat(seats))
+        assert seats.idle is idle
 
 
 def test_a_look_that_began_earlier_and_ends_later_keeps_nobody_from_being_idle(seats: Seats) -> None:
