@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -62,9 +63,16 @@ class Relays:
         victim = self._running.pop(0)
         victim.signal(signal.SIGKILL)
         assert victim.exit_code() == -signal.SIGKILL
-        self._interrupted.update(str(row) for (row,) in self.database.execute(IN_WORK.format(self.table)))
+        self._note_those_in_work()
         self._hear(victim)
         self.begin()
+
+    def cut(self, way: Way) -> None:
+        """Kafka's client sends again by itself, without a word, what was on its way."""
+        way.cut(self._note_those_in_work)
+
+    def _note_those_in_work(self) -> None:
+        self._interrupted.update(str(row) for (row,) in self.database.execute(IN_WORK.format(self.table)))
 
     def end(self) -> set[str]:
         """The ids of all events that a kill or a failed publish had interrupted."""
@@ -114,7 +122,7 @@ class Service:
 
 def relay_all(service: Service, relays: Relays, way: Way) -> None:
     """While events are written, and after that, a kill or a cut whenever so many more have been relayed."""
-    blows: list[Callable[[], None]] = [relays.kill] * KILLS + [way.cut] * CUTS
+    blows: list[Callable[[], None]] = [relays.kill] * KILLS + [partial(relays.cut, way)] * CUTS
     random.shuffle(blows)
     every = EVENTS // (len(blows) + 1)
     with ThreadPoolExecutor(1) as thread:

@@ -36,8 +36,9 @@ class Way(Protocol):
     @property
     def port(self) -> int: ...
 
-    def cut(self) -> None:
-        """Cut all connections; new ones are taken."""
+    def cut(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Cut all connections; new ones are taken. `meanwhile` is called while nothing is confirmed yet that was on its
+        way."""
         ...
 
 

@@ -55,10 +55,11 @@ class TCPProxy:
             self._cut()
             self._shut()
 
-    def cut(self) -> None:
-        """Cut all connections; new ones are served as before."""
+    def cut(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Cut all connections; new ones are served as before, once `meanwhile` has been called."""
         with self._changed:
             self._cut()
+            meanwhile()
 
     def hold(self, *, after: int = 0) -> None:
         """Leave new connections without an answer, when so many more were let in; those there are go on."""

@@ -1,6 +1,6 @@
 """Kafka, which is librdkafka's own cluster, in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlencode
@@ -21,8 +21,9 @@ class ClusterWay:
     cluster: MockCluster
     port: int
 
-    def cut(self) -> None:
+    def cut(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.cluster.stop()
+        meanwhile()
         self.cluster.start()
 
     def swallow(self) -> None:
