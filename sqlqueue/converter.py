@@ -68,9 +68,10 @@ def _check_shapes(converter: Converter) -> None:
         finally:
             making.kind = before
         shape = _json_shape(kind)
+        assert shape is not None, kind
 
         def structure(value: Any, wanted: Any) -> Any:
-            if not isinstance(value, shape or object):
+            if not isinstance(value, shape):
                 raise TypeError(f"{value!r:.200} is no {'list' if shape is list else 'object'}")
             return read(value, wanted)
 

@@ -57,7 +57,7 @@ class Looks:
     def doubt(self) -> None:
         """An earlier look passed over what the last one may not have seen."""
         self._doubted = self._last
-        self._seen = -1
+        self.forget()
 
     def forget(self) -> None:
         """There may be more than any look has seen."""

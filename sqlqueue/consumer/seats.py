@@ -171,13 +171,14 @@ class Seats:
     def found_nothing(self, ahead: Ahead, look: Look, seat: Seat) -> None:
         with self._lock:  # decided: when somebody looks again
             due_in, now = self._horizon.due_in(ahead, self.shared.now()), monotonic()
+            passed_over = due_in is not None and due_in <= 0
             if self._looks.found_nothing(seat, look):
                 self._pace.short(now, due_in=due_in, hidden=ahead.hidden, certain=self.shared.certain())
                 if self._pace.wait(now) != 0.0:
-                    self._looks.saw_all(look, passed_over=due_in is not None and due_in <= 0)
+                    self._looks.saw_all(look, passed_over=passed_over)
             elif due_in is not None:  # a later look that ran beside it may not have seen that row, tried by both
-                self._pace.due(now, due_in if due_in > 0 else SOON)
-                if due_in <= 0:
+                self._pace.due(now, SOON if passed_over else due_in)
+                if passed_over:
                     self._looks.doubt()
         self._works_again()
         self.shared.runner.notices.tell("looked")

@@ -12,6 +12,7 @@ import attrs
 from sqlqueue.broker import Broker
 from sqlqueue.column import Role
 from sqlqueue.connection import Connection
+from sqlqueue.consumer.batch_runner import one_per_row
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError, TransactionError
 from sqlqueue.handler import FORM, Handler, signature_of
@@ -21,7 +22,6 @@ from sqlqueue.relay.joined import apart
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.record_ids import from_text
 from sqlqueue.relay.records import Record, Records
-from sqlqueue.settling import describe_value
 
 log = logging.getLogger("sqlqueue")
 
@@ -102,18 +102,10 @@ class Skipping:
     ) -> Sequence[Any]:
         """An outcome for each of the places. An error is one of these messages only: those skipped are done."""
         try:
-            answer = call([messages[place] for place in places], [deliveries[place] for place in places])
+            returned = call([messages[place] for place in places], [deliveries[place] for place in places])
+            return one_per_row(returned, len(places))
         except Exception as error:  # noqa: BLE001 - around the handler, which may raise anything
             return [error] * len(places)
-        if answer is None:
-            return [None] * len(places)
-        if not isinstance(answer, Sequence) or isinstance(answer, str | bytes) or len(answer) != len(places):
-            refusal = ValueError(
-                f"the handler returned {describe_value(answer)} for its batch of {len(places)} rows; return None, or a "
-                "list with one outcome per row"
-            )
-            return [refusal] * len(places)
-        return answer
 
     def _skip(self, delivery: Delivery, record: Record) -> None:
         log.info(

@@ -67,10 +67,8 @@ class Advisory:
         self._group = group
         number = dialect.number_of(words.lock_key())
         passing = in_key_order(words) if by_key else []
-        rows, take = (
-            partial(candidates, words, number, most),
-            partial(claim_of, words, self._reading, most, by_key=by_key),
-        )
+        rows = partial(candidates, words, number, most)
+        take = partial(claim_of, words, self._reading, most, by_key=by_key)
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
         scan = partial(InOrder, words, self._reading, rows=rows, by_key=by_key)
         self._near = scan(name="claim by advisory lock", take=take(capped=cap is not None), free=passing)
