@@ -15,12 +15,13 @@ from benchmarks.jobs import LineJob, LockedLineJob, fill_lines, queue_on
 from benchmarks.race import timed
 from benchmarks.report import Rounds
 from sqlqueue import Queue
-from sqlqueue.rows import reader
+from sqlqueue.delivery import reader
+from sqlqueue.outcome import RELEASE
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import spec_of
-from sqlqueue.strategies.base import RELEASE, Claim, Strategy
+from sqlqueue.strategies.claim import Claim, Strategy
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.words import Words
 from tests.support.database import Database
 
 #: Rows of a key, in the table without a busy one.
@@ -41,9 +42,9 @@ class How:
 
     def fresh(self, queue: Queue) -> Strategy[Any]:
         """A strategy of the queue that has claimed nothing yet."""
-        words = Words(queue.broker.dialect, queue.spec, grouped=False)
+        sql = QueueSQL(queue.broker.dialect, queue.spec, grouped=False)
         columns = reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any).columns
-        return self.strategy(words, columns=columns, most=self.fronts, **self.settings)
+        return self.strategy(sql, columns=columns, most=self.fronts, **self.settings)
 
 
 BY_LEASE = How("lease", LineJob, 16, Lease, {"seconds": 3600.0})

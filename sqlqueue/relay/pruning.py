@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlqueue.column import Role
 from sqlqueue.connection import Pool
 from sqlqueue.errors import DeclarationError
 from sqlqueue.relay.records import Records
+from sqlqueue.roles import Role
 from sqlqueue.sql import Call, Statement
 
 # The limit stands there itself: a bound one is planned for as a tenth of the table, which is then read whole to find
@@ -36,24 +36,24 @@ def prunes(records: Records, limit: int = BATCH) -> Sequence[Statement]:
             f"table {records.spec.full_name!r} of records keeps none that is processed; there is nothing to prune "
             "without a column.processed_at()"
         )
-    words = records.words
+    sql = records.sql
     return [
-        words.statement(
+        sql.statement(
             "prune records",
             PRUNE,
             width=1,
             old=old,
             limit=str(limit),
-            processed_at=words.qualified(column),
+            processed_at=sql.qualified(column),
             skip_locked=records.dialect.skip_locked,
         )
-        for old in records.dialect.due(words.qualified(column), column, ":before")
+        for old in records.dialect.due(sql.qualified(column), column, ":before")
     ]
 
 
 def prune(pool: Pool, records: Records, before: datetime, limit: int = BATCH) -> int:
     """Delete the records that were processed until `before`, in transactions of `limit`; how many there were."""
-    values = {"before": records.words.now_encoder(Role.PROCESSED_AT)(before)}
+    values = {"before": records.sql.now_encoder(Role.PROCESSED_AT)(before)}
     count = 0
     for statement in prunes(records, limit):
         deleted = limit

@@ -11,18 +11,18 @@ import attrs
 
 from sqlqueue.clock import DatabaseClock
 from sqlqueue.codec import Codec
-from sqlqueue.column import Role
 from sqlqueue.connection import Connection
+from sqlqueue.delivery import decode_column
 from sqlqueue.dialect import Dialect
+from sqlqueue.enqueue import RowMaker
 from sqlqueue.errors import EncodeError
-from sqlqueue.producing import RowMaker
 from sqlqueue.publisher import OutgoingMessage
+from sqlqueue.queue_sql import QueueSQL, every
 from sqlqueue.relay.record_table import check_declared, makes_id
-from sqlqueue.rows import decode_column
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import insert
-from sqlqueue.words import Words, every
 
 FIND = """
 SELECT {own_id} AS id, {destination} AS destination, {processed} AS processed FROM {table}
@@ -75,8 +75,8 @@ class Records:
         check_declared(self.spec)
 
     @cached_property
-    def words(self) -> Words:
-        return Words(self.dialect, self.spec, grouped=False)
+    def sql(self) -> QueueSQL:
+        return QueueSQL(self.dialect, self.spec, grouped=False)
 
     @property
     def name(self) -> ColumnSpec:
@@ -89,7 +89,7 @@ class Records:
     def unprocessed(self) -> list[str]:
         """Conditions that hold for records that nobody has processed."""
         keeps = self.spec.has(Role.PROCESSED_AT)
-        return [f"{self.words.column(Role.PROCESSED_AT)} IS NULL"] if keeps else ["TRUE"]
+        return [f"{self.sql.column(Role.PROCESSED_AT)} IS NULL"] if keeps else ["TRUE"]
 
     # -- writing ----------------------------------------------------------------------------------------------
 
@@ -144,37 +144,37 @@ class Records:
 
     @cached_property
     def look(self) -> Statement:
-        words = self.words
-        look = words.settlement(
+        sql = self.sql
+        look = sql.settlement(
             "find records",
             FIND,
             {"id": self.spec.id},
-            own_id=self.dialect.read(self.spec.id, words.column(Role.ID)),
-            destination=self.dialect.read(self.name, words.qualified(self.name)),
+            own_id=self.dialect.read(self.spec.id, sql.column(Role.ID)),
+            destination=self.dialect.read(self.name, sql.qualified(self.name)),
             processed=fill(PROCESSED, {"unprocessed": every(self.unprocessed)}),
         )
         return attrs.evolve(look, width=3, writes=False)
 
     def mark(self, connection: Connection, ids: Sequence[Any]) -> int:
         """Have these records processed; how many were not yet."""
-        now = self.words.encoder(Role.PROCESSED_AT)(self.spec.host_clock.now())
+        now = self.sql.encoder(Role.PROCESSED_AT)(self.spec.host_clock.now())
         (marked,) = connection.run([Call(self.settle, {"id": self._stored(ids), "now_processed_at": now})])
         return len(marked)
 
     def _stored(self, ids: Sequence[Any]) -> list[Any]:
-        return [self.words.encoder(Role.ID)(id) for id in ids]
+        return [self.sql.encoder(Role.ID)(id) for id in ids]
 
     @cached_property
     def settle(self) -> Statement:
         given = {"id": self.spec.id}
         if not self.spec.has(Role.PROCESSED_AT):
-            return self.words.settlement("forget records", FORGET, given)
-        return self.words.settlement(
+            return self.sql.settlement("forget records", FORGET, given)
+        return self.sql.settlement(
             "mark records",
             MARK,
             given,
-            processed_at=self.words.bare(Role.PROCESSED_AT),
-            now=self.words.now(Role.PROCESSED_AT),
+            processed_at=self.sql.bare(Role.PROCESSED_AT),
+            now=self.sql.now(Role.PROCESSED_AT),
             unprocessed=every(self.unprocessed),
         )
 

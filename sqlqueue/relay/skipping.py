@@ -10,9 +10,8 @@ from typing import Any
 import attrs
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.connection import Connection
-from sqlqueue.consumer.batch_runner import one_per_row
+from sqlqueue.consumer.run_handler import one_per_row
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError, TransactionError
 from sqlqueue.handler import FORM, Handler, signature_of
@@ -22,6 +21,7 @@ from sqlqueue.relay.joined import apart
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.record_ids import from_text
 from sqlqueue.relay.records import Record, Records
+from sqlqueue.roles import Role
 
 log = logging.getLogger("sqlqueue")
 

@@ -7,9 +7,9 @@ from typing import Any, overload
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
+from sqlqueue.codec import RECORD_HEADER
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.handler import publisher_of, whole
-from sqlqueue.headers import RECORD_HEADER
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.relay.names import Names
 from sqlqueue.relay.pruning import prune

@@ -3,17 +3,17 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sqlqueue.column import Role
+from sqlqueue.codec import decode_headers
 from sqlqueue.connection import Connection, Pool, Row
+from sqlqueue.delivery import decode_column
 from sqlqueue.errors import DecodeError
-from sqlqueue.headers import decode_headers
 from sqlqueue.publisher import OutgoingMessage
+from sqlqueue.queue_sql import every
 from sqlqueue.relay.record_ids import to_text
 from sqlqueue.relay.records import Records
-from sqlqueue.rows import decode_column
+from sqlqueue.roles import Role
 from sqlqueue.schema import check_statements, check_table
 from sqlqueue.sql import Call, Statement, fill
-from sqlqueue.words import every
 
 # Those that are written from here on are their publishers' to send.
 NEWEST = """
@@ -45,31 +45,31 @@ class Unprocessed:
     """Reads one table's unprocessed records; `names`: those of these destinations, None for all."""
 
     def __init__(self, records: Records, names: Collection[str] | None) -> None:
-        self._records, self._words = records, records.words
+        self._records, self._sql = records, records.sql
         self._columns = [records.spec.id, *(one for role in ROLES for one in [records.spec.role(role)] if one)]
         self._decoders = [records.dialect.decoder(column) for column in self._columns]
         self._names = names
-        listed = [records.dialect.any_of(records.name, self._words.qualified(records.name), "names")]
+        listed = [records.dialect.any_of(records.name, self._sql.qualified(records.name), "names")]
         self._conditions = [*records.unprocessed, *(listed if names is not None else [])]
-        self.newest = self._words.statement(
+        self.newest = self._sql.statement(
             "find the newest record",
             NEWEST,
             width=1,
             writes=False,
-            newest=records.dialect.read(records.spec.id, self._words.column(Role.ID)),
+            newest=records.dialect.read(records.spec.id, self._sql.column(Role.ID)),
             conditions=every(self._conditions),
         )
         self.first = self._page("the first unprocessed records")
         self.next = self._page("the next unprocessed records", BEYOND)
 
     def _page(self, name: str, *ranges: str) -> Statement:
-        words, id = self._words, self._words.column(Role.ID)
-        return words.statement(
+        sql, id = self._sql, self._sql.column(Role.ID)
+        return sql.statement(
             name,
             UNPROCESSED,
             width=len(self._columns) + 1,
             writes=False,
-            columns=", ".join(words.dialect.read(column, words.qualified(column)) for column in self._columns),
+            columns=", ".join(sql.dialect.read(column, sql.qualified(column)) for column in self._columns),
             conditions=every([*self._conditions, *(fill(one, {"id": id}) for one in ranges)]),
         )
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.column import Role
 from sqlqueue.connection import Connection
+from sqlqueue.delivery import decode_column
 from sqlqueue.dialect import Converter, Row
 from sqlqueue.errors import DecodeError
-from sqlqueue.parking import id_in
-from sqlqueue.rows import decode_column
+from sqlqueue.inspect import id_in
+from sqlqueue.queue_sql import QueueSQL, every
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.steps.catalogue import Catalogue, UnknownStep, names_of, text_of
 from sqlqueue.steps.step import Step
-from sqlqueue.strategies.binding import Binding
-from sqlqueue.words import Words, every
+from sqlqueue.strategies.plan import Parameters
 
 LIST = """
 SELECT {columns} FROM {table}
@@ -82,13 +82,13 @@ NOTED = ("created_at", "updated_at")
 class Inspecting:
     """Reads the tasks of one queue."""
 
-    def __init__(self, words: Words, catalogue: Catalogue) -> None:
-        self._words, self._catalogue = words, catalogue
-        self._binding = Binding(words, group=None, cap=None)
-        columns = [column for role in READ if (column := words.spec.role(role)) is not None]
-        noted = [column for column in words.spec.columns if column.role is None and column.field in NOTED]
+    def __init__(self, sql: QueueSQL, catalogue: Catalogue) -> None:
+        self._sql, self._catalogue = sql, catalogue
+        self._binding = Parameters(sql, group=None, cap=None)
+        columns = [column for role in READ if (column := sql.spec.role(role)) is not None]
+        noted = [column for column in sql.spec.columns if column.role is None and column.field in NOTED]
         self._columns: Sequence[ColumnSpec] = [*columns, *noted]
-        self._decoders = [words.dialect.decoder(column) for column in self._columns]
+        self._decoders = [sql.dialect.decoder(column) for column in self._columns]
 
     def get(self, connection: Connection, id: Any) -> StoredTask | None:
         """The task of that id, None where there is none; `ValueError` for what is no id."""
@@ -112,7 +112,7 @@ class Inspecting:
         the ids that are given, or of all."""
         wanted = None if among is None else {str(one) for id in among for one in self.spellings(id)}
         parked = [self._condition(TaskState.PARKED)]
-        behind = [*parked, f"{self._words.column(Role.ID)} > :after"]
+        behind = [*parked, f"{self._sql.column(Role.ID)} > :after"]
         found: list[Any] = []
         after: Any = None
         while True:
@@ -127,10 +127,10 @@ class Inspecting:
 
     def spellings(self, given: Any) -> Sequence[Any]:
         """What may stand in the table for an id, or for a task's; `ValueError` for what is none."""
-        column, dialect = self._words.spec.id, self._words.dialect
+        column, dialect = self._sql.spec.id, self._sql.dialect
         if isinstance(given, StoredTask):
             return dialect.spellings(column, given.id)  # as it was found, even where it is none
-        return dialect.spellings(column, id_in(column, given, self._words.spec.full_name))
+        return dialect.spellings(column, id_in(column, given, self._sql.spec.full_name))
 
     def _is_one_of(self, stored: Any, kinds: Sequence[Any]) -> bool:
         try:
@@ -148,38 +148,38 @@ class Inspecting:
         return self._statement(name, LIST, width=len(self._columns), conditions=self._condition(state))
 
     def _statement(self, name: str, template: str, *, width: int, conditions: str = "") -> Statement:
-        words = self._words
-        read = [words.dialect.read(column, words.qualified(column)) for column in self._columns]
-        return words.statement(
+        sql = self._sql
+        read = [sql.dialect.read(column, sql.qualified(column)) for column in self._columns]
+        return sql.statement(
             name,
             template,
             width=width,
             writes=False,
             columns=", ".join(read),
             conditions=conditions,
-            wakeup_at=words.moment(Role.RETRY_AFTER),
+            wakeup_at=sql.moment(Role.RETRY_AFTER),
             step=read[READ.index(Role.PAYLOAD)],
         )
 
     def _condition(self, state: TaskState | None) -> str:
-        words, dialect = self._words, self._words.dialect
-        error, lease, due = words.column(Role.ERROR), words.spec.role(Role.LEASE), words.spec.role(Role.RETRY_AFTER)
+        sql, dialect = self._sql, self._sql.dialect
+        error, lease, due = sql.column(Role.ERROR), sql.spec.role(Role.LEASE), sql.spec.role(Role.RETRY_AFTER)
         assert lease is not None
         assert due is not None
         if state is None:
             return every([])
         if state is TaskState.PARKED:
             return f"{error} IS NOT NULL"
-        ended = dialect.ended(words.qualified(lease), lease, words.now(Role.LEASE))
-        running = f"({words.column(Role.RUNNING)} = TRUE AND ({words.qualified(lease)} IS NULL OR NOT {ended}))"
+        ended = dialect.ended(sql.qualified(lease), lease, sql.now(Role.LEASE))
+        running = f"({sql.column(Role.RUNNING)} = TRUE AND ({sql.qualified(lease)} IS NULL OR NOT {ended}))"
         if state is TaskState.RUNNING:
             return every([f"{error} IS NULL", running])
-        is_due = " OR ".join(dialect.due(words.moment(Role.RETRY_AFTER), due, words.now(Role.RETRY_AFTER)))
+        is_due = " OR ".join(dialect.due(sql.moment(Role.RETRY_AFTER), due, sql.now(Role.RETRY_AFTER)))
         when = f"({is_due})" if state is TaskState.DUE else f"NOT ({is_due})"
         return every([f"{error} IS NULL", f"NOT {running}", when])
 
     def _now(self) -> datetime:
-        return self._words.spec.host_clock.now()
+        return self._sql.spec.host_clock.now()
 
     # -- rows -------------------------------------------------------------------------------------------------
 

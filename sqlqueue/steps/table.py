@@ -3,8 +3,8 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 
 #: What a queue of tasks cannot do without.

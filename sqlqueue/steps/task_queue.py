@@ -9,11 +9,12 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration
-from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import Handler, make_handler, some_seconds, whole
-from sqlqueue.parking import AsFound, listed
+from sqlqueue.inspect import AsFound, listed
 from sqlqueue.queue import Queue
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
 from sqlqueue.steps.history import StepRun
@@ -22,8 +23,7 @@ from sqlqueue.steps.running import StepRunner, read_id, run_step
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.table import check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
-from sqlqueue.strategies.stepping import Stepping
-from sqlqueue.words import Words
+from sqlqueue.strategies.steps import Stepping
 
 #: The channel of pg_task's own trigger, and where its workers are told to stop.
 PG_TASK_CHANGED = "pg_task_changed"
@@ -222,7 +222,7 @@ class TaskQueue:
 
     @cached_property
     def _inspecting(self) -> Inspecting:
-        return Inspecting(Words(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
+        return Inspecting(QueueSQL(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
 
 
 def _tell_others(queue: Queue) -> None:

@@ -41,7 +41,7 @@ def calls_of_tracking(broker: Broker) -> Sequence[Call]:
     records = Records(broker.dialect, spec_of(Outbox), broker.codec)
     unprocessed = Unprocessed(records, None)
     newest, first, next = unprocessed.newest, unprocessed.first, unprocessed.next
-    moment = records.words.now_encoder(Role.PROCESSED_AT)(BEFORE)
+    moment = records.sql.now_encoder(Role.PROCESSED_AT)(BEFORE)
     return [
         Call(newest),
         Call(first, {"newest": 2**40, "limit": 5}),

@@ -11,11 +11,11 @@ from typing import Any
 import attrs
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from sqlqueue.consumer.polling import take
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.relay.targets.holding import CLOSED
 from sqlqueue.relay.targets.messages import ID
 from sqlqueue.relay.targets.tally import Refused, Tally
-from sqlqueue.timed import take
 
 logger = logging.getLogger("sqlqueue.relay")
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import Trouble
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.queue import Conflict, Queue
 from sqlqueue.relay.targets.each import send_each
+from sqlqueue.roles import Role
 
 #: The header that carries a message's id where no column does.
 ID_HEADER = "message-id"
