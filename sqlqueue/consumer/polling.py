@@ -1,12 +1,6 @@
-"""Taking from a queue within a time limit, on every Python.
+"""Waiting: when a queue is asked for rows (the poll timer), who asks, and when its next row falls due.
 
-Workers that rest until one of them is rung for.
-
-Wake, pure: when a queue is looked at. Instants are seconds of a monotonic clock; the caller reads it.
-
-Which seat looks, and what the looks have seen, pure. Looks of several seats may overlap and end in any order.
-
-In how many seconds the next row falls due, as far as a look ahead can tell.
+All but `take` and `IdleWorkers.wait` is pure. Instants are seconds of a monotonic clock; the caller reads it.
 """
 
 import heapq
@@ -43,39 +37,39 @@ def take(items: "SimpleQueue[T]", seconds: float) -> T:
 
 @attrs.define
 class IdleWorkers:
-    """Counts who rests, so that nobody is rung for in vain. `rests`, `rises` and `ring` are called under its owner's
-    lock."""
+    """Workers that wait until one of them is woken; counts them, so that no wake-up goes to nobody. Its owner's lock is
+    held where `rest`, `rise` and `wake` are called."""
 
-    _rings: "SimpleQueue[None]" = attrs.field(factory=SimpleQueue, init=False)
+    _wakes: "SimpleQueue[None]" = attrs.field(factory=SimpleQueue, init=False)
     _resting: int = attrs.field(default=0, init=False)
-    _rung: int = attrs.field(default=0, init=False)
+    _woken: int = attrs.field(default=0, init=False)
 
-    def rests(self) -> None:
+    def rest(self) -> None:
         """A worker is about to wait."""
         self._resting += 1
 
-    def rises(self) -> None:
+    def rise(self) -> None:
         """A worker waits no longer."""
         self._resting -= 1
-        self._rung = max(0, self._rung - 1)
+        self._woken = max(0, self._woken - 1)
 
     def wait(self, timeout: float) -> None:
-        """Wait to be rung for, so many seconds at most."""
+        """Wait to be woken, so many seconds at most."""
         try:
-            take(self._rings, timeout)
+            take(self._wakes, timeout)
         except Empty:
             pass  # the time is up
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake one of those that rest, if any does."""
-        if self._resting > self._rung:
-            self._rung += 1
-            self._rings.put(None)
+        if self._resting > self._woken:
+            self._woken += 1
+            self._wakes.put(None)
 
-    def ring_for(self, count: int) -> None:
-        """Wake so many, resting or about to; safe in a signal handler."""
+    def wake_all(self, count: int) -> None:
+        """Wake so many, resting or about to; safe in a signal handler, and without the lock."""
         for _ in range(count):
-            self._rings.put(None)
+            self._wakes.put(None)
 
 
 #: Seconds before a due row that was not claimed (somebody else has it locked) is looked at again; doubles.
@@ -178,74 +172,75 @@ class PollTimer:
             self._backoff, self._next = 0.0, float("-inf")
 
 
-@attrs.frozen(eq=False)
-class BegunLook:
-    """A look that has begun: the wake-ups that it sees, and the rows that it leaves alone."""
+@attrs.define(eq=False)
+class ClaimRound:
+    """A claim that has begun: the wake-ups that it sees, the rows that it passes over, and whether it is over."""
 
     wakes: int
     pass_over: PassOver
+    over: bool = False
 
 
 @attrs.define
-class Looks:
-    """The looks of one queue's seats. `looker`: the idle seat whose turn it is to look."""
+class ClaimRounds:
+    """Who of a queue's connection workers claims next, and what the claims have seen. Claims of several workers may
+    overlap and end in any order. `claimer`: the idle worker whose turn it is to claim."""
 
-    looker: Hashable | None = None
+    claimer: Hashable | None = None
     _wakes: int = 0
     _seen: int = -1
-    _last: BegunLook | None = None
-    _doubted: BegunLook | None = None
+    _last: ClaimRound | None = None
+    _doubted: ClaimRound | None = None
     _passed_over: bool = False
     _busy: set[Hashable] = attrs.field(factory=set)
 
     def wake(self) -> None:
-        """What looks from here on is to be seen."""
+        """A claim that begins from here on must follow."""
         self._wakes += 1
 
-    def begin(self, pass_over: PassOver) -> BegunLook:
-        self._last = BegunLook(self._wakes, pass_over)
+    def begin(self, pass_over: PassOver) -> ClaimRound:
+        self._last = ClaimRound(self._wakes, pass_over)
         return self._last
 
-    def found(self, seat: Hashable) -> None:
-        """The seat has a row: it is busy until the look behind the row's settlement is over."""
+    def found(self, worker: Hashable) -> None:
+        """The worker has rows: it is busy until the claim behind their settlement is over."""
         self._passed_over = False
-        self._busy.add(seat)
-        self._passes_on(seat)
+        self._busy.add(worker)
+        if self.claimer is worker:
+            self.claimer = None
 
-    def found_nothing(self, seat: Hashable, look: BegunLook) -> bool:
-        """Whether that tells of the queue: a look that began later knows better."""
-        self._busy.discard(seat)
-        return look is self._last
+    def found_nothing(self, worker: Hashable, round: ClaimRound) -> bool:
+        """Whether that says something about the queue: a claim that began later knows better."""
+        self._busy.discard(worker)
+        return round is self._last
 
-    def saw_all(self, look: BegunLook, *, passed_over: bool) -> None:
-        """Nothing is due that was there when the look began, or what is due was `passed_over`: that counts where two
-        looks say so, for a look may hide a row from those beside it while it tries it, and from itself."""
-        sure = look is not self._doubted and (self._passed_over or not passed_over)
+    def saw_all(self, round: ClaimRound, *, passed_over: bool) -> None:
+        """Nothing is due that was there when the claim began, or what is due was `passed_over`. The latter counts once
+        two claims say so: a claim may hide a row from those beside it while it tries the row, and from itself."""
+        sure = round is not self._doubted and (self._passed_over or not passed_over)
         self._passed_over = passed_over
         if sure:
-            self._seen = look.wakes
+            self._seen = round.wakes
 
     def doubt(self) -> None:
-        """An earlier look passed over what the last one may not have seen."""
+        """An earlier claim passed over what the last one may not have seen."""
         self._doubted = self._last
-        self.forget()
-
-    def forget(self) -> None:
-        """There may be more than any look has seen."""
         self._seen = -1
 
-    def rests(self, seat: Hashable) -> None:
-        self._busy.discard(seat)
-        self._passes_on(seat)
+    def forget(self) -> None:
+        """There may be more than any claim has seen."""
+        self._seen = -1
+
+    def rest(self, worker: Hashable) -> None:
+        """The worker is done, whatever it found."""
+        self._busy.discard(worker)
+        if self.claimer is worker:
+            self.claimer = None
 
     @property
     def at_rest(self) -> bool:
-        """Whether nobody looks or will, and the last look, begun after the last wake-up, found nothing more."""
-        return not self._busy and self.looker is None and self._seen == self._wakes
-
-    def _passes_on(self, seat: Hashable) -> None:
-        if self.looker is seat:
-            self.looker = None
+        """Whether nobody claims or will, and the last claim, begun after the last wake-up, found nothing more."""
+        return not self._busy and self.claimer is None and self._seen == self._wakes
 
 
 #: Seconds until the next look, at least, where the queue's clock stands still, as a test's does: what lies ahead of it
