@@ -23,7 +23,7 @@ class Delivery:
     """One delivery of one row.
 
     `attempt` is 1 on the first delivery, None on a table that does not count. `key` and `group` are None where the
-    table has no such column; `headers` are empty there.
+    table has no such column; `headers` are empty there. `asked`: what is called once it is processed.
     """
 
     queue: str
@@ -37,7 +37,7 @@ class Delivery:
     _over: bool = attrs.field(default=False, repr=False)
     _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
     _kept_back: tuple[str, ...] = attrs.field(default=(), repr=False)
-    _told: "tuple[WhenProcessed, ...]" = attrs.field(default=(), repr=False)
+    asked: "tuple[WhenProcessed, ...]" = attrs.field(default=(), init=False, repr=False)
 
     @property
     def connection(self) -> Any:
@@ -83,7 +83,7 @@ class Delivery:
         That is before the row is settled, in the handler's transaction where it has one; behind the settlement where
         that undoes the transaction. It is called once for those of a batch that ask for the same.
         """
-        self._told += (call,)
+        self.asked += (call,)
 
     def keep_back(self, header: str) -> None:
         """Let no reply have this header of the message, for it is about the message alone; not even one that copies
@@ -99,11 +99,6 @@ class Delivery:
             if name in headers and headers[name] == self.headers.get(name):
                 del headers[name]
         return headers
-
-    @property
-    def asked(self) -> bool:
-        """Whether anybody is to be told once it is processed."""
-        return bool(self._told)
 
     @property
     def attempt(self) -> int | None:
@@ -133,7 +128,7 @@ def tell_processed(deliveries: Sequence[Delivery]) -> None:
     """Call what was to be called once these are processed."""
     asked: dict[WhenProcessed, list[Delivery]] = {}
     for delivery in deliveries:
-        for call in delivery._told:
+        for call in delivery.asked:
             asked.setdefault(call, []).append(delivery)
     for call, of in asked.items():
         call(of)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sqlqueue.consumer.run_handler import RELEASED, BatchRunner, Finished, Work
+from sqlqueue.consumer.run_handler import RELEASED, Finished, Work
 from sqlqueue.consumer.transactional import run_in, told
 from sqlqueue.consumer.workers import OnStop
 from sqlqueue.delivery import Delivery
@@ -65,7 +65,7 @@ class ConnectionWorker:
             return Finished(work, RELEASED)
         shared = self.seats.shared
         if not isinstance(connection, Transaction):
-            return shared.runner.run(work)
+            return shared.runner.run([work])[0]
         before = self.seats.in_hand.keep_no_more if shared.one_writer else None
         return run_in(connection, work, shared.runner, before)
 
@@ -303,9 +303,7 @@ class BatchConnectionWorker(ConnectionWorker):
     def _handle_batch(self, works: Sequence[Work]) -> Sequence[Finished]:
         if self.seats.stopping:  # since the look that found it began
             return [Finished(work, RELEASED) for work in works]
-        runner = self.seats.shared.runner
-        assert isinstance(runner, BatchRunner)
-        return runner.run_batch(works)
+        return self.seats.shared.runner.run(works)
 
     def _take_back(self, works: Sequence[Work]) -> bool:
         """Whether the rows are still ours to settle, all of them or none."""

@@ -30,7 +30,7 @@ from sqlqueue.consumer.in_flight import BatchInFlight, FinishedBatch, InFlight, 
 from sqlqueue.consumer.key_order import FREE_KEYS, Freeing
 from sqlqueue.consumer.leases import LeaseTimer
 from sqlqueue.consumer.polling import PollTimer, take
-from sqlqueue.consumer.run_handler import BatchRunner, Finished, Runner, Work
+from sqlqueue.consumer.run_handler import Finished, Runner, Work
 from sqlqueue.consumer.settling import Report
 from sqlqueue.consumer.workers import OnStop, WorkerThreads
 from sqlqueue.delivery import Delivery
@@ -410,7 +410,7 @@ class DispatcherThreads:
         while (work := ready.get()) is not None:
             if work.delivery.lost:  # found out before its handler began
                 continue
-            finished = run(work)
+            (finished,) = run([work])
             if finished.stop is not None:
                 on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
             finish(finished)
@@ -460,11 +460,9 @@ class DispatcherThreads:
 class BatchDispatcherThreads(DispatcherThreads):
     """Turns by a pump, for a handler of batches."""
 
-    def __init__(
-        self, pump: Dispatcher, hands: BatchInFlight, runner: BatchRunner, *, queue: str, workers: int
-    ) -> None:
+    def __init__(self, pump: Dispatcher, hands: BatchInFlight, runner: Runner, *, queue: str, workers: int) -> None:
         super().__init__(pump, hands, runner, queue=queue, workers=workers)
-        self._run_batch = runner.run_batch
+        self._run_batch = runner.run
 
     def _work(self, on_stop: OnStop) -> None:
         """Take a batch, run the handler, hand back what became of its rows, until there is no more."""

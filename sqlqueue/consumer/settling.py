@@ -45,9 +45,9 @@ class Report:
 
     def late(self, work: Work) -> None:
         """What becomes of this row changes nothing, which is told once: when it is found out, or when it is tried."""
-        if work.told:
+        if work.lost_reported:
             return
-        work.told = True
+        work.lost_reported = True
         log.warning(
             "queue %s: row %r: LeaseLost: it was given back, or its lease or lock ended before its settlement, which "
             "changes nothing; it is delivered again",

@@ -17,7 +17,7 @@ from sqlqueue.consumer.in_flight import BatchInFlight, InFlight, hands_for
 from sqlqueue.consumer.leases import LeaseExtender, LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.replies import replying
-from sqlqueue.consumer.run_handler import BatchRunner, Call, Runner, caller
+from sqlqueue.consumer.run_handler import Call, Runner, caller
 from sqlqueue.consumer.worker_group import Shared, WorkerGroup
 from sqlqueue.consumer.workers import OnStop, WorkerPool
 from sqlqueue.delivery import Reader, reader
@@ -222,7 +222,7 @@ class Subscription:
             certain=certain,
             frees_others=self.queue.spec.line is not None,
         )
-        if isinstance(hands, BatchInFlight) and isinstance(runner, BatchRunner):
+        if isinstance(hands, BatchInFlight):
             return BatchDispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
         return DispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
 
@@ -299,14 +299,15 @@ class Subscription:
             parks=self.queue.spec.has(Role.ERROR),
             dead_letter=handler.dead_letter.name if handler.dead_letter else None,
         )
-        make = handler.runner or (Runner if handler.batch is None else BatchRunner)
+        make = handler.runner or Runner
         made: Runner = make(
             queue=self.queue.name,
             reader=read,
             rules=rules,
             now=self._clock.now,
-            notices=self.notices,
+            observers=self.notices,
             call=self._call,
+            batch=handler.batch is not None,
         )
         return made
 

@@ -61,7 +61,7 @@ def run_in(
             lending.open()
         except Exception as error:  # noqa: BLE001 - the database's; it is raised again behind the settlement
             return Finished(work, RELEASED, trouble=error)
-    finished = runner.run(work)
+    finished = runner.run([work])[0]
     if lending.trouble is not None:
         return Finished(work, RELEASED, trouble=lending.trouble)
     if lending.connection is None:
@@ -78,7 +78,7 @@ def run_in(
 def _failed(finished: Finished, problem: str, runner: Runner) -> Finished:
     work = finished.work
     error = unacknowledged(problem)
-    runner.tell_failed(work.delivery, error)
+    runner.log_failed(work.delivery, error)
     verdict = decide(work.rules or runner.rules, work.delivery.attempt, error, runner.now())
     return attrs.evolve(finished, verdict=verdict)
 
@@ -86,7 +86,7 @@ def _failed(finished: Finished, problem: str, runner: Runner) -> Finished:
 def told(finished: Finished, problem: str, runner: Runner) -> Finished:
     """The same of a handler that did not return, whose outcome says where the row goes all the same."""
     note = f"beside that, {STAYS if problem == ENDED else problem}"
-    runner.tell_failed(finished.work.delivery, TransactionError(note))
+    runner.log_failed(finished.work.delivery, TransactionError(note))
     return attrs.evolve(finished, verdict=noted(finished.verdict, note))
 
 

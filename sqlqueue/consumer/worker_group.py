@@ -75,7 +75,7 @@ class WorkerGroup:
 
     def __init__(self, shared: Shared, pace: PollTimer, *, workers: int, by_key: bool) -> None:
         self.shared = shared
-        self.report = Report(shared.queue, shared.runner.notices)
+        self.report = Report(shared.queue, shared.runner.observers)
         self.outage = Outage(shared.queue)
         self.fatal: BaseException | None = None
         self.on_idle: Callable[[], None] | None = None
@@ -198,9 +198,9 @@ class WorkerGroup:
             self._looks.found(seat)
             self._bell.ring()
         self._works_again()
-        self.shared.runner.notices.tell("claimed", work.delivery)
+        self.shared.runner.observers.tell("claimed", work.delivery)
         for other in others:
-            self.shared.runner.notices.tell("claimed", other.delivery)
+            self.shared.runner.observers.tell("claimed", other.delivery)
 
     def found_nothing(self, ahead: Ahead, look: BegunLook, seat: ConnectionWorker) -> None:
         with self._lock:  # decided: when somebody looks again
@@ -215,7 +215,7 @@ class WorkerGroup:
                 if passed_over:
                     self._looks.doubt()
         self._works_again()
-        self.shared.runner.notices.tell("looked")
+        self.shared.runner.observers.tell("looked")
 
     def more(self) -> None:
         """A seat gave its connection up although there may be more rows."""
@@ -307,7 +307,7 @@ class WorkerGroup:
             permanent = trouble is Trouble.PERMANENT
             pause = self._pace.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
         self.outage.begin(trouble, error, pause)
-        shared.runner.notices.tell("trouble", detail=self.outage.error)
+        shared.runner.observers.tell("trouble", detail=self.outage.error)
         if trouble is Trouble.CLOSED and self.fatal is None:
             self.fatal = error
             on_stop(error)
@@ -319,4 +319,4 @@ class WorkerGroup:
             self._pace.recovered()
             over = self.outage.end()
         if over:
-            self.shared.runner.notices.tell("recovered")
+            self.shared.runner.observers.tell("recovered")

@@ -62,13 +62,13 @@ class StepRunner(Runner):
     tell_others: Callable[[], object]
     _unknown: set[str] = attrs.field(factory=set, init=False)
 
-    def run(self, work: Work) -> Finished:
+    def _run_row(self, work: Work) -> Finished:
         """Find the step, run it, decide; every exception becomes a verdict.
 
         An id is read where somebody asks for it: that of a UUID from text takes as long as its step's JSON.
         """
         delivery, kind = work.delivery, None
-        if self.notices.observers:
+        if self.observers.any:
             delivery.id = self.id_of(delivery)
         try:
             kind, fields = self.catalogue.decode(self.reader.message(delivery.claim.row))
@@ -84,7 +84,8 @@ class StepRunner(Runner):
             return Finished(work, _not_begun(spent), then=then)
         if kind.step.transactional and not self._opened(delivery):
             return Finished(work, RELEASED)
-        self.notices.tell("started", delivery)
+        if self.observers.any:
+            self.observers.tell("started", delivery)
         began = perf_counter()
         try:
             outcome = self.call(step, delivery)

@@ -61,7 +61,7 @@ class Stepper:
             reader=read,
             rules=Rules(max_attempts=None, retry=Fixed(5), on_decode_error=NoRetry(), parks=False),
             now=clock.now,
-            notices=notices,
+            observers=notices,
             call=handle,
         )
         self.pump = Dispatcher(
@@ -95,7 +95,7 @@ class Stepper:
     def handle(self, work: Work) -> None:
         """Its handler runs and ends."""
         self.in_work.remove(work)
-        self.finished.append(self.runner.run(work))
+        self.finished += self.runner.run([work])
 
     def hand_back(self) -> None:
         """The workers tell the pump what became of their rows."""

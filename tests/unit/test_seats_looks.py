@@ -23,7 +23,7 @@ CONNECTION: Any = object()
 
 @pytest.fixture
 def seats() -> WorkerGroup:
-    runner = create_autospec(Runner, instance=True, notices=Observers("jobs"))
+    runner = create_autospec(Runner, instance=True, observers=Observers("jobs"))
     shared = create_autospec(Shared, instance=True, queue="jobs", runner=runner, one_at_a_time=False)
     shared.now = lambda: datetime(2026, 1, 1, tzinfo=timezone.utc)
     shared.certain = lambda: True
