@@ -223,8 +223,8 @@ SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
 class Database:
     """What a dispatcher, and an extension of leases, ask of the database.
 
-    `now` reads the queue's clock, `classify` sorts the driver's errors. `patience`: seconds to wait for a connection, so
-    that the leases of what is in flight can still be extended.
+    `now` reads the queue's clock, `classify` sorts the driver's errors. `patience`: seconds to wait for a connection,
+    so that the leases of what is in flight can still be extended.
     """
 
     strategy: LeaseStrategy

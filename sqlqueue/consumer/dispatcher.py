@@ -27,7 +27,7 @@ import attrs
 from sqlqueue.consumer.budget import Database
 from sqlqueue.consumer.health import Outage
 from sqlqueue.consumer.in_flight import BatchInFlight, FinishedBatch, InFlight, Settlements
-from sqlqueue.consumer.key_order import FREE_KEYS, Freeing
+from sqlqueue.consumer.key_order import FREE_KEYS, BlockedKeys
 from sqlqueue.consumer.leases import LeaseTimer
 from sqlqueue.consumer.polling import PollTimer, take
 from sqlqueue.consumer.run_handler import Finished, Runner, Work
@@ -162,7 +162,7 @@ class Dispatcher:
         self._pace, self._keeper, self._notices, self._certain = pace, keeper, notices, certain
         self._inbox: Inbox[Finished | FinishedBatch] = Inbox()
         self._looked = -1
-        self._freeing = Freeing(hands, pace)
+        self._blocked_keys = BlockedKeys(hands, pace)
         self._stopping = self._giving_up = False
         self._frees_others = frees_others
         self.ledger = Settlements(queue, hands, notices)
@@ -280,7 +280,7 @@ class Dispatcher:
         wakes = self._inbox.wakes
         if limit:
             self._pace.begin(now)
-            self._freeing.free(now, self._database.now(), self._database.unfinished)
+            self._blocked_keys.check(now, self._database.now(), self._database.unfinished)
         turned = self._settle_and_claim(limit)
         if turned is None:
             return
