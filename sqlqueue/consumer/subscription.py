@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sqlqueue.consumer.budget import Database, budget_of, sorted_by
-from sqlqueue.consumer.dispatcher import BatchDispatcherThreads, Dispatcher, DispatcherThreads
+from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.health import QueueHealth
-from sqlqueue.consumer.in_flight import BatchInFlight, InFlight, hands_for
+from sqlqueue.consumer.in_flight import InFlight
 from sqlqueue.consumer.leases import LeaseExtender, LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.replies import replying
 from sqlqueue.consumer.run_handler import Call, Runner, caller
 from sqlqueue.consumer.worker_group import Shared, WorkerGroup
-from sqlqueue.consumer.workers import OnStop, WorkerPool
+from sqlqueue.consumer.workers import OnStop, WorkerPool, WorkerThreads
 from sqlqueue.delivery import Reader, reader
 from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool
 from sqlqueue.errors import Unsupported
@@ -190,9 +190,11 @@ class Subscription:
         strategy: Strategy[Any]
         if spec.has(Role.LEASE) and not handler.transactional:
             by_key = in_order_here(self.queue, handler)
-            hands = hands_for(handler, by_key=by_key)
-            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=hands.capacity)
-            turning: WorkerPool = self._pumping(leased, hands, self._make_runner(read), certain)
+            in_flight = InFlight(
+                workers=handler.workers, prefetch=handler.prefetch, by_key=by_key, batch=handler.batch or 1
+            )
+            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=in_flight.capacity)
+            turning: WorkerPool = self._dispatcher(leased, in_flight, self._make_runner(read), certain)
         elif spec.has(Role.LEASE):
             strategy = held = lease_for(TransactionalLease, self.queue, handler, read.columns, facts)
             turning = self._seats(held, self._make_runner(read), certain)
@@ -207,24 +209,21 @@ class Subscription:
         warn_of_skew(dialect, connection, spec, handler.lease)
         self._turning = turning
 
-    def _pumping(
-        self, strategy: Lease, hands: InFlight, runner: Runner, certain: Callable[[], bool]
-    ) -> DispatcherThreads:
+    def _dispatcher(
+        self, strategy: Lease, in_flight: InFlight, runner: Runner, certain: Callable[[], bool]
+    ) -> Dispatcher:
         handler, name = self.handler, self.queue.name
-        pump = Dispatcher(
+        return Dispatcher(
             queue=name,
             database=self._database(strategy),
             runner=runner,
-            hands=hands,
-            pace=PollTimer(handler.poll_interval),
-            keeper=LeaseTimer(handler.lease),
-            notices=self.notices,
+            in_flight=in_flight,
+            poll_timer=PollTimer(handler.poll_interval),
+            lease_timer=LeaseTimer(handler.lease),
+            workers=WorkerThreads(name, handler.workers),
             certain=certain,
             frees_others=self.queue.spec.line is not None,
         )
-        if isinstance(hands, BatchInFlight):
-            return BatchDispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
-        return DispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
 
     def _seats(self, strategy: ConnectionStrategy, runner: Runner, certain: Callable[[], bool]) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
@@ -367,7 +366,7 @@ class Subscription:
         return QueueHealth(
             name=self.queue.name,
             workers=self.handler.workers,
-            in_hand=turning.held if turning else 0,
+            in_flight=turning.held if turning else 0,
             settled=turning.report.settled if turning else 0,
             trouble=turning.outage.error if turning else None,
         )
