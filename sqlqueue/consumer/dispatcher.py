@@ -208,7 +208,7 @@ class Dispatcher:
             self._poll_timer.begin(now)
             if in_flight.by_key:
                 self._blocked_keys.check(now, database.now(), database.unfinished)
-        pairs = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
+        pairs = [(one.work.delivery.claim, one.verdict.settlement) for one in finished] if finished else ()
         try:
             turned = database.turn(pairs, limit, in_flight.pass_over() if in_flight.by_key else NOBODY)
         except Exception as error:  # sorted by what the dialect makes of it

@@ -85,7 +85,7 @@ class InFlight:
 
     def came_back(self, returned: Iterable[Returned]) -> Sequence[Finished]:
         """Workers are done with these rows, which are to be settled now; those that are not in flight any more."""
-        late = []
+        late: list[Finished] = []
         for works, finished in returned:
             self._places_empty -= self._batch - len(works)
             for one in finished:

@@ -1,4 +1,4 @@
-"""A model of what is in flight: what a dispatcher holds, what its workers may take, and how much more may be claimed."""
+"""A model of what is in flight: what a dispatcher holds, what workers may take, and how much more may be claimed."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""A model of the poll timer: a queue is never looked at later than it must be, and not at all where nothing can come."""
+"""A model of the poll timer: no queue is looked at later than it must be, nor at all where nothing can come."""
 
 import pytest
 from hypothesis import given, settings
