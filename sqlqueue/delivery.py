@@ -23,9 +23,9 @@ class Delivery:
     """One delivery of one row.
 
     `attempt` is 1 on the first delivery, None on a table that does not count. `key` and `group` are None where the
-    table has no such column; `headers` are empty there. `lost`: whether the row is known to have been lost,
-    such as by the end of its lease: what the handler still does will not be acknowledged. `asked`: what is called once
-    the message is processed.
+    table has no such column; `headers` are empty there. `lost`: whether the row is known to have been lost, such as by
+    the end of its lease; what the handler still does will not be acknowledged. `asked`: what is called once it is
+    processed.
     """
 
     queue: str

@@ -1,7 +1,4 @@
-"""Which strategy a queue's declaration asks for, and whether its database serves it.
-
-One queue's handler at work: built when the consumer starts, from the declaration and what the database says.
-"""
+"""One queue's handler at work: built when the consumer starts, from the declaration and what the database says."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -10,18 +7,20 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
 
+from sqlqueue.consumer import connection_worker
 from sqlqueue.consumer.budget import Database, budget_of, sorted_by
 from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.health import QueueHealth
 from sqlqueue.consumer.in_flight import InFlight
-from sqlqueue.consumer.leases import LeaseExtender, LeaseTimer
+from sqlqueue.consumer.leases import LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.replies import replying
 from sqlqueue.consumer.run_handler import Call, Runner, caller
-from sqlqueue.consumer.worker_group import Shared, WorkerGroup
-from sqlqueue.consumer.workers import OnStop, WorkerPool, WorkerThreads
+from sqlqueue.consumer.transactional import LeaseExtender
+from sqlqueue.consumer.worker_group import WorkerGroup
+from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerPool, WorkerThreads
 from sqlqueue.delivery import Reader, reader
-from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool
+from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool, Waker
 from sqlqueue.errors import Unsupported
 from sqlqueue.handler import Handler
 from sqlqueue.observers import Observer, Observers
@@ -68,7 +67,7 @@ def lease_for(
     *,
     most: int = 1,
 ) -> L:
-    """The lease strategy: `Lease` for the pump, `SeatedLease` for a transactional handler."""
+    """The lease strategy: `Lease` for a dispatcher, `TransactionalLease` for a transactional handler."""
     lease, payload = queue.spec.role(Role.LEASE), queue.spec.role(Role.PAYLOAD)
     assert lease is not None
     sql, shape, cap = sql_of(queue), None, handler.max_attempts
@@ -151,20 +150,22 @@ def sql_of(queue: Queue) -> QueueSQL:
 
 
 class Subscription:
-    """A queue, its handler, and the pump or the seats that work it off."""
+    """A queue, its handler, and the dispatcher or the connection workers that work it off."""
 
     def __init__(
         self, queue: Queue, handler: Handler, observers: Sequence[Observer], wrap: Callable[[str, Call], Call]
     ) -> None:
         check_served(queue.broker.dialect, queue.spec)
         self.queue, self.handler = queue, handler
-        self.notices = Observers(queue.name, observers)
+        self.observers = Observers(queue.name, observers)
         if handler.dead_letter is not None:
-            self.notices.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
+            self.observers.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
         self._call = wrap(queue.name, replying(queue, handler, caller(handler)))
-        self._turning: WorkerPool | None = None
+        self._pool: WorkerPool | None = None
+        self._extender: LeaseExtender | None = None
         self._until_stopped = ExitStack()
+        self._stop_asked = False
 
     @property
     def needs_sessions(self) -> bool:
@@ -179,7 +180,7 @@ class Subscription:
         if self.queue.spec.has(Role.LEASE) and not self.handler.transactional:
             self._until_stopped.enter_context(budget_of(self.queue.broker.pool).for_statements())
 
-    def prepare(self, connection: Connection, certain: Callable[[], bool]) -> None:
+    def prepare(self, connection: Connection, waker: Waker | None) -> None:
         """Check the database against the declaration and build what works the queue off."""
         broker, spec, handler = self.queue.broker, self.queue.spec, self.handler
         dialect = broker.dialect
@@ -194,24 +195,22 @@ class Subscription:
                 workers=handler.workers, prefetch=handler.prefetch, by_key=by_key, batch=handler.batch or 1
             )
             strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=in_flight.capacity)
-            turning: WorkerPool = self._dispatcher(leased, in_flight, self._make_runner(read), certain)
+            pool: WorkerPool = self._dispatcher(leased, in_flight, self._runner(read), waker)
         elif spec.has(Role.LEASE):
             strategy = held = lease_for(TransactionalLease, self.queue, handler, read.columns, facts)
-            turning = self._seats(held, self._make_runner(read), certain)
-            turning.keeping = self._keeping(held, turning)
-            if turning.keeping is not None:
-                self._until_stopped.callback(turning.keeping.stop)
+            pool = group = self._worker_group(held, self._runner(read), waker)
+            self._extender = self._lease_extender(held, group)
         else:
-            strategy = seated = connection_strategy_for(self.queue, handler, read.columns, broker.pool)
-            turning = self._seats(seated, self._make_runner(read), certain)
+            strategy = locked = connection_strategy_for(self.queue, handler, read.columns, broker.pool)
+            pool = self._worker_group(locked, self._runner(read), waker)
         check_statements(dialect, connection, spec, strategy.statements())
         warn_of_index(dialect, connection, spec, strategy.claim, grouped=self.queue.group is not None)
         warn_of_skew(dialect, connection, spec, handler.lease)
-        self._turning = turning
+        self._pool = pool
+        if self._stop_asked:  # `stop` saw no pool
+            pool.stop()
 
-    def _dispatcher(
-        self, strategy: Lease, in_flight: InFlight, runner: Runner, certain: Callable[[], bool]
-    ) -> Dispatcher:
+    def _dispatcher(self, strategy: Lease, in_flight: InFlight, runner: Runner, waker: Waker | None) -> Dispatcher:
         handler, name = self.handler, self.queue.name
         return Dispatcher(
             queue=name,
@@ -221,44 +220,50 @@ class Subscription:
             poll_timer=PollTimer(handler.poll_interval),
             lease_timer=LeaseTimer(handler.lease),
             workers=WorkerThreads(name, handler.workers),
-            certain=certain,
+            certain=lambda: waker is not None and waker.certain,
             frees_others=self.queue.spec.line is not None,
         )
 
-    def _seats(self, strategy: ConnectionStrategy, runner: Runner, certain: Callable[[], bool]) -> WorkerGroup:
+    def _worker_group(self, strategy: ConnectionStrategy, runner: Runner, waker: Waker | None) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
         budget = budget_of(broker.pool)
-        workers = self._workers(budget.check_seats(name))
+        workers = self._workers(budget.check_deliveries(name))
         by_key, lines = in_order_here(self.queue, handler), spec.line is not None
-        lock = spec.role(Role.LEASE) or spec.advisory_lock  # None: row locks
-        shared = Shared(
+        by_row_lock = spec.advisory_lock is None and not spec.has(Role.LEASE)
+        one_at_a_time = handler.by_key or lines
+        plan = GroupPlan(
             queue=name,
             strategy=strategy,
             budget=budget,
+            runner=runner,
             now=self._clock.now,
             classify=sorted_by(broker.dialect.classify),
-            runner=runner,
+            most=handler.batch or 1,
             hides=spec.has(Role.RETRY_AFTER) or spec.has(Role.LEASE),
-            one_at_a_time=handler.by_key or lines,
+            by_key=by_key,
+            one_at_a_time=one_at_a_time,
+            settles_first=one_at_a_time or (handler.transactional and not by_row_lock and not self.needs_sessions),
             frees_others=by_key or lines,
-            certain=certain,
-            settles_first=handler.transactional and not (lock is None or self.needs_sessions),
             transactional=handler.transactional,
+            begin=handlers_begin(self.queue, handler),
             lease=handler.lease if spec.has(Role.LEASE) else None,
             one_writer=not broker.dialect.capabilities.concurrent_claims,
-            begin=handlers_begin(self.queue, handler),
-            by_key=by_key,
-            batch=handler.batch or 0,
+            waker=waker,
         )
-        return WorkerGroup(shared, PollTimer(handler.poll_interval), workers=workers, by_key=by_key)
+        return WorkerGroup(
+            plan,
+            PollTimer(handler.poll_interval),
+            workers=workers,
+            work=connection_worker.work,
+            give_back=connection_worker.give_back,
+        )
 
-    def _keeping(self, strategy: TransactionalLease, seats: WorkerGroup) -> LeaseExtender | None:
+    def _lease_extender(self, strategy: TransactionalLease, group: WorkerGroup) -> LeaseExtender | None:
         """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend: only
         tasks have steps that need none."""
-        if seats.shared.one_writer and self.handler.stepping is None:
+        if group.plan.one_writer and self.handler.stepping is None:
             return None
-        database = self._database(strategy)
-        return LeaseExtender(self.queue.name, database, seats.in_hand, self.notices)
+        return LeaseExtender(self.queue.name, self._database(strategy), group.rows, self.observers)
 
     def _database(self, strategy: LeaseStrategy) -> Database:
         broker = self.queue.broker
@@ -266,7 +271,8 @@ class Subscription:
         return Database(strategy, budget_of(broker.pool), self._clock.now, classify, self.handler.lease)
 
     def _workers(self, most: int) -> int:
-        """How many seats there are; handlers that hold the one write lock would only wait for each other."""
+        """How many connection workers there are; handlers that hold the one write lock would only wait for each
+        other."""
         broker, handler = self.queue.broker, self.handler
         if handler.transactional and not broker.dialect.capabilities.concurrent_claims:
             if handler.workers > 1:
@@ -289,7 +295,7 @@ class Subscription:
             )
         return handler.workers
 
-    def _make_runner(self, read: Reader) -> Runner:
+    def _runner(self, read: Reader) -> Runner:
         handler = self.handler
         rules = Rules(
             max_attempts=handler.max_attempts,
@@ -304,69 +310,73 @@ class Subscription:
             reader=read,
             rules=rules,
             now=self._clock.now,
-            observers=self.notices,
+            observers=self.observers,
             call=self._call,
             batch=handler.batch is not None,
         )
         return made
 
-    @property
-    def turning(self) -> WorkerPool:
-        assert self._turning is not None, "prepare() comes first"
-        return self._turning
-
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
         """Start the workers; `on_stop` is told what ends the run."""
+        pool, spec = self.pool, self.queue.spec
+        channels = (spec.full_name, *self.handler.channels)
+        self._until_stopped.callback(self.queue.broker.listen(channels, self.queue.group, pool.wake, pool.let_go))
         watch = getattr(self._clock, "on_change", None)
-        if watch is not None:
-            watch(self.turning.wake)
-        self.turning.start(executor, on_stop)
+        forget = watch(pool.wake) if watch is not None else None
+        if forget is not None:
+            self._until_stopped.callback(forget)
+        if self._extender is not None:
+            self._until_stopped.callback(self._extender.stop)
+            self._extender.start()
+        pool.start(executor, on_stop)
+
+    @property
+    def pool(self) -> WorkerPool:
+        assert self._pool is not None, "prepare() comes first"
+        return self._pool
 
     # -- from other threads -----------------------------------------------------------------------------------
 
-    def hint(self, hint: Hint) -> None:
+    def wake(self, hint: Hint) -> None:
         """Look now, if the hint is for this queue."""
         if hint.channel not in (None, self.queue.spec.full_name, *self.handler.channels):
             return
         if not hint.payload or self.queue.group is None or hint.payload == self.queue.group:
-            self.turning.wake()
+            self.pool.wake()
 
     @property
     def stopping(self) -> bool:
         """Whether it claims no more."""
-        return self._turning is not None and self._turning.stopping
+        return self._pool is not None and self._pool.stopping
 
     def stop(self) -> None:
-        if self._turning is not None:
-            self._turning.stop()
+        """Claim no more, also where the start is still under way. Safe in a signal handler."""
+        self._stop_asked = True
+        if self._pool is not None:
+            self._pool.stop()
 
     def give_up(self) -> None:
-        if self._turning is not None:
-            self._turning.give_up()
-
-    def let_go(self) -> None:
-        """The broker is being closed: hold nothing that its end would take from us."""
-        if self._turning is not None:
-            self._turning.let_go()
+        if self._pool is not None:
+            self._pool.give_up()
 
     def join(self, timeout: float) -> bool:
-        """Wait until everything in hand is settled or given back; whether it is."""
-        return self.turning.join(timeout)
+        """Wait until everything in flight is settled or given back; whether it is."""
+        return self.pool.join(timeout)
 
     def running(self, timeout: float) -> int:
         """How many handlers are still at work after `timeout` seconds."""
-        return self.turning.running(timeout)
+        return self.pool.running(timeout)
 
     def close(self) -> None:
         """After its end: the pool's connections are for others."""
         self._until_stopped.close()
 
     def health(self) -> QueueHealth:
-        turning = self._turning
+        pool = self._pool
         return QueueHealth(
             name=self.queue.name,
             workers=self.handler.workers,
-            in_flight=turning.held if turning else 0,
-            settled=turning.report.settled if turning else 0,
-            trouble=turning.outage.error if turning else None,
+            in_flight=pool.held if pool else 0,
+            settled=pool.report.settled if pool else 0,
+            trouble=pool.outage.error if pool else None,
         )

@@ -5,12 +5,18 @@ claim for themselves.
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import datetime
 from typing import Protocol
 
 import attrs
 
+from sqlqueue.consumer.budget import Budget
 from sqlqueue.consumer.health import Outage
+from sqlqueue.consumer.run_handler import Runner
 from sqlqueue.consumer.settling import Report
+from sqlqueue.dialect import Trouble, Waker
+from sqlqueue.sql import Begin
+from sqlqueue.strategies.claim import ConnectionStrategy
 
 log = logging.getLogger("sqlqueue")
 
@@ -97,3 +103,35 @@ class WorkerThreads:
     def running(self, timeout: float) -> int:
         """How many are still at work after `timeout` seconds."""
         return len(wait(self._futures, timeout).not_done)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class GroupPlan:
+    """All that is decided once for the connection workers of a queue.
+
+    `most`: rows of one claim. `hides`: whether a row that asks to wait can be hidden for so long. `by_key`: whether
+    this consumer keeps the order of keys. `one_at_a_time`: whether claims that run side by side would collide.
+    `settles_first`: whether rows must be settled before others are claimed, because claims come one at a time or would
+    end the handler's transaction. `frees_others`: whether rows wait for others to be settled. `transactional`: whether
+    handlers write in their delivery's transaction, which `begin` opens; None where the claim's own is the handler's.
+    `lease`: seconds that it lasts, where one holds the rows as well. `one_writer`: whether such a transaction keeps all
+    others from writing, those who extend leases as well. `waker`: who wakes the group for other programs' rows.
+    """
+
+    queue: str
+    strategy: ConnectionStrategy
+    budget: Budget
+    runner: Runner
+    now: Callable[[], datetime]
+    classify: Callable[[BaseException], Trouble]
+    most: int = 1
+    hides: bool = True
+    by_key: bool = False
+    one_at_a_time: bool = False
+    settles_first: bool = False
+    frees_others: bool = False
+    transactional: bool = False
+    begin: Begin | None = None
+    lease: float | None = None
+    one_writer: bool = False
+    waker: Waker | None = None
