@@ -23,7 +23,9 @@ class Delivery:
     """One delivery of one row.
 
     `attempt` is 1 on the first delivery, None on a table that does not count. `key` and `group` are None where the
-    table has no such column; `headers` are empty there. `asked`: what is called once it is processed.
+    table has no such column; `headers` are empty there. `lost`: whether the row is known to have been lost, such as by
+    the end of its lease; what the handler still does will not be acknowledged. `asked`: what is called once it is
+    processed.
     """
 
     queue: str
@@ -32,7 +34,7 @@ class Delivery:
     key: Any = None
     group: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict)
-    _lost: bool = attrs.field(default=False, repr=False)
+    lost: bool = attrs.field(default=False, repr=False)
     _connection: Any = attrs.field(default=None, repr=False)
     _over: bool = attrs.field(default=False, repr=False)
     _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
@@ -109,15 +111,9 @@ class Delivery:
         """When the lease ends unless it is extended, aware UTC; None where no lease holds the row."""
         return self.claim.expires
 
-    @property
-    def lost(self) -> bool:
-        """Whether the row is known to have been lost, such as by the end of its lease: what the handler still does
-        will not be acknowledged."""
-        return self._lost
-
     def lose(self) -> None:
         """Note that the row belongs to somebody else now."""
-        self._lost = True
+        self.lost = True
 
 
 #: Told of deliveries that are processed; it raises nothing.

@@ -17,7 +17,6 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.consumer.polling import NextDue
 from sqlqueue.dialect import Connection, Pool, Trouble
 from sqlqueue.errors import PoolTooSmall, SQLQueueError
 from sqlqueue.outcome import Settlement
@@ -233,7 +232,6 @@ class Database:
     classify: Callable[[BaseException], Trouble]
     lease: float
     patience: float = attrs.field(init=False)
-    _next_due: NextDue = attrs.field(factory=NextDue)
 
     def __attrs_post_init__(self) -> None:
         self.patience = max(SHORTEST_WAIT, min(LONGEST_WAIT, self.lease / 8))
@@ -256,12 +254,10 @@ class Database:
         with self.budget.pool.direct() as connection:
             return self.strategy.extend(connection, claims, self.now())
 
-    def look_ahead(self, pass_over: PassOver = NOBODY) -> tuple[Ahead, float | None]:
-        """What the queue waits for, and in how many seconds the next row falls due."""
-        now = self.now()
+    def look_ahead(self, now: datetime, pass_over: PassOver = NOBODY) -> Ahead:
+        """What the queue waits for, where there was nothing to claim."""
         with self.budget.for_statement(self.patience) as connection:
-            ahead = self.strategy.look_ahead(connection, now, pass_over)
-        return ahead, self._next_due.due_in(ahead, now)
+            return self.strategy.look_ahead(connection, now, pass_over)
 
     def unfinished(self, id: Any) -> bool:
         with self.budget.for_statement(self.patience) as connection:

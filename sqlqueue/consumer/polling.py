@@ -9,7 +9,8 @@ import sys
 from collections.abc import Hashable
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from threading import Lock
+from typing import Generic, TypeVar
 
 import attrs
 
@@ -23,6 +24,9 @@ T = TypeVar("T")
 # unlock it in between; a thread is hardly ever off its core for as long as this just there.
 SHORTEST = 0.02 if sys.version_info < (3, 11) else 0.0
 
+#: Seconds after which a wait returns in any case; the platform's locks take no endless numbers.
+LONGEST = 3600.0
+
 
 def take(items: "SimpleQueue[T]", seconds: float) -> T:
     """The next item, waited for so many seconds at the most, 0 for what is there already; `queue.Empty` where there is
@@ -33,6 +37,62 @@ def take(items: "SimpleQueue[T]", seconds: float) -> T:
         if seconds <= 0:
             raise
     return items.get(timeout=max(seconds, SHORTEST))
+
+
+class Inbox(Generic[T]):
+    """Items put by many threads, taken all at once by one; and wake-ups, which are remembered if nobody waits."""
+
+    def __init__(self) -> None:
+        self._items: SimpleQueue[T | None] = SimpleQueue()
+        self._lock = Lock()
+        self._seen = 0
+        self._closed = False
+        self.wakes = 0
+
+    def put(self, item: T) -> bool:
+        """Hand an item over; False, and nothing is taken, once the inbox is closed."""
+        with self._lock:  # decided: whether the item comes before the end
+            if self._closed:
+                return False
+            self._items.put(item)
+            return True
+
+    def wake(self) -> None:
+        """Count a wake-up. One that nobody has seen yet stands for all that come before it is."""
+        with self._lock:  # decided: whether the taker must be roused
+            rouse = self.wakes == self._seen
+            self.wakes += 1
+        if rouse:
+            self._items.put(None)
+
+    def rouse(self) -> None:
+        """Have the taker return, with nothing if need be. Safe in a signal handler."""
+        self._items.put(None)
+
+    def take(self, timeout: float | None) -> tuple[list[T], bool]:
+        """All items that are there, and whether somebody woke.
+
+        Waits up to `timeout` seconds for the first (None: for ever).
+        """
+        items: list[T] = []
+        try:
+            item = self._items.get() if timeout is None else take(self._items, min(timeout, LONGEST))
+            while True:
+                if item is not None:
+                    items.append(item)
+                item = self._items.get_nowait()
+        except Empty:
+            pass
+        if self.wakes == self._seen:
+            return items, False
+        with self._lock:  # decided: wake-ups up to here are seen; the next one rouses again
+            self._seen = self.wakes
+        return items, True
+
+    def close(self) -> None:
+        """Refuse what comes from here on. What was accepted is there to be taken."""
+        with self._lock:  # decided: which items come before the end
+            self._closed = True
 
 
 @attrs.define
@@ -84,72 +144,94 @@ MOST_BACKOFF = 5.0
 MOST_BACKOFF_PERMANENT = 60.0
 
 
+#: Seconds until the next claim, at least, where the queue's clock stands still, as a test's does: rows that are due
+#: later by it come no nearer.
+STANDING = 0.1
+
+NEVER = float("inf")
+
+
 @attrs.define
 class PollTimer:
-    """The rhythm of one queue's looks.
+    """Decides when a queue is asked for rows next. `at` is that instant: `inf` is not before a wake-up.
 
-    `poll` is the interval of idle looks. Claims that come back full follow each other without pause; after a
-    short one the next waits for the interval, for the earliest row known to fall due, or for a wake-up, whichever is
-    first. A wake-up that comes while a claim is under way counts for the next wait.
+    `poll` is the interval of claims while nothing happens. Claims that come back full follow each other without pause.
+    After a short one the next waits for the interval, for the earliest row known to fall due, or for a wake-up,
+    whichever is first. A wake-up that comes while a claim is under way counts for the next wait.
     """
 
     poll: float
-    _next: float = float("-inf")
-    _not_before: float = float("-inf")
-    _soon: float = SOON
-    _backoff: float = 0.0
-    _woken: bool = False
-    _dues: list[float] = attrs.field(factory=list)
-    _known: set[float] = attrs.field(factory=set)
+    at: float = attrs.field(default=-NEVER, init=False)
+    _next: float = attrs.field(default=-NEVER, init=False)
+    _not_before: float = attrs.field(default=-NEVER, init=False)
+    _soon: float = attrs.field(default=SOON, init=False)
+    _backoff: float = attrs.field(default=0.0, init=False)
+    _woken: bool = attrs.field(default=False, init=False)
+    _read_at: datetime | None = attrs.field(default=None, init=False)
+    _dues: list[float] = attrs.field(factory=list, init=False)
+    _known: set[float] = attrs.field(factory=set, init=False)
 
     def wait(self, now: float) -> float | None:
-        """Seconds until the next look, 0 for now; None: not before a wake-up."""
-        following = self._next
-        if self._dues and not self._backoff:
-            following = min(following, self._dues[0])
-        following = max(following, self._not_before)
-        return None if following == float("inf") else max(0.0, following - now)
+        """Seconds until the next claim, 0 for now; None: not before a wake-up."""
+        return None if self.at == NEVER else max(0.0, self.at - now)
 
     def pause(self, now: float, seconds: float) -> None:
-        """No look for so long, whatever wakes: a row that asked to wait is due at once, for nothing can hide it."""
+        """No claim for so long, whatever wakes: a row that asked to wait is due at once, for nothing can hide it."""
         self._not_before = max(self._not_before, now + seconds)
+        self._decide(self._next)
 
     def held_back(self, now: float) -> bool:
-        """Whether no look may come now, although there may be rows."""
+        """Whether no claim may come now, although there may be rows."""
         return self._not_before > now or (self._backoff > 0.0 and self._next > now)
 
     def wake(self, now: float) -> None:
-        """Somebody wrote: look now, unless trouble says to wait."""
+        """Somebody wrote: claim now, unless trouble says to wait."""
         self._woken = True
         if not self._backoff:
-            self._next = now
+            self._decide(now)
 
     def begin(self, now: float) -> None:
-        """A look begins; what wakes from here on asks for another one."""
+        """A claim begins; what wakes from here on asks for another one."""
         self._woken = False
+        if not self._dues or self._dues[0] > now:
+            return
         while self._dues and self._dues[0] <= now:
             self._known.discard(heapq.heappop(self._dues))
+        self._decide(self._next)
 
     def full(self, now: float) -> None:
         """The claim found all it asked for: there may be more."""
-        self._next, self._soon = now, SOON
+        self._soon = SOON
+        self._decide(now)
+
+    def due_in(self, ahead: Ahead, now: datetime) -> float | None:
+        """Seconds until the next hidden row falls due, as far as the database can tell; 0 where a row is due already,
+        None where none is known. `now`: the queue's clock, unless the database told its own."""
+        now = ahead.now or now
+        stands, self._read_at = now == self._read_at, now
+        if ahead.passed_over:
+            return 0.0
+        if ahead.due is None:
+            return None
+        due_in = (ahead.due - now).total_seconds()
+        return max(due_in, STANDING) if stands else due_in
 
     def short(self, now: float, *, due_in: float | None = None, hidden: bool = True, certain: bool = False) -> None:
         """The claim found less than it asked for.
 
-        `due_in`: seconds until the next hidden row falls due; a due row that stayed (0 or less) is looked at again
+        `due_in`: seconds until the next hidden row falls due; a due row that stayed (0 or less) is asked for again
         soon, then less and less often. `hidden`: whether unfinished rows are left. `certain`: every write
-        wakes us, so that with nothing hidden no look is needed.
+        wakes us, so that with nothing hidden no claim is needed.
         """
-        pause = float("inf") if certain and not hidden else self.poll
+        pause = NEVER if certain and not hidden else self.poll
         if due_in is not None and due_in > 0:
             pause, self._soon = min(pause, due_in), SOON
         elif due_in is not None:
             pause, self._soon = min(pause, self._soon), min(self._soon * 2, self.poll)
-        self._next = now if self._woken else now + pause
+        self._decide(now if self._woken else now + pause)
 
     def due(self, now: float, due_in: float) -> None:
-        """A row of ours falls due in so many seconds: look then at the latest, whatever the table tells."""
+        """A row of ours falls due in so many seconds: claim then at the latest, whatever the table tells."""
         if due_in <= 0:
             self.wake(now)
             return
@@ -157,19 +239,28 @@ class PollTimer:
         if due not in self._known:
             self._known.add(due)
             heapq.heappush(self._dues, due)
+            self._decide(self._next)
 
     def trouble(self, now: float, *, spread: float, permanent: bool = False) -> float:
-        """A look failed: the seconds until the next, growing while trouble lasts; `spread` in 0..1 is chance."""
+        """A claim failed: the seconds until the next, growing while trouble lasts; `spread` in 0..1 is chance."""
         most = MOST_BACKOFF_PERMANENT if permanent else MOST_BACKOFF
         self._backoff = min(most, max(FIRST_BACKOFF, self._backoff * 2))
         pause = self._backoff * (0.5 + spread / 2)
-        self._next = now + pause
+        self._decide(now + pause)
         return pause
 
     def recovered(self) -> None:
-        """The database answered again, to a look or to an extension: look now."""
+        """The database answered again, to a claim or to an extension: claim now."""
         if self._backoff:
-            self._backoff, self._next = 0.0, float("-inf")
+            self._backoff = 0.0
+            self._decide(-NEVER)
+
+    def _decide(self, following: float) -> None:
+        """The next claim comes at `following`, at the first row that falls due, or once the pause is over."""
+        self._next = following
+        if self._dues and not self._backoff:
+            following = min(following, self._dues[0])
+        self.at = max(following, self._not_before)
 
 
 @attrs.define(eq=False)
@@ -241,26 +332,3 @@ class ClaimRounds:
     def at_rest(self) -> bool:
         """Whether nobody claims or will, and the last claim, begun after the last wake-up, found nothing more."""
         return not self._busy and self.claimer is None and self._seen == self._wakes
-
-
-#: Seconds until the next look, at least, where the queue's clock stands still, as a test's does: what lies ahead of it
-#: is not coming nearer.
-STANDING = 0.1
-
-
-@attrs.define
-class NextDue:
-    """Reads what lies ahead against the clock that rows are due by: the database's, where the look read it."""
-
-    _looked_at: datetime | None = None
-
-    def due_in(self, ahead: Ahead, now: datetime) -> float | None:
-        """Seconds, 0 where a row is due already; None where none is known."""
-        now = ahead.now or now
-        stands, self._looked_at = now == self._looked_at, now
-        if ahead.passed_over:
-            return 0.0
-        if ahead.due is None:
-            return None
-        due_in = (ahead.due - now).total_seconds()
-        return max(due_in, STANDING) if stands else due_in

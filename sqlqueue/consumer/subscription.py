@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 from sqlqueue.consumer import connection_worker
 from sqlqueue.consumer.budget import Database, budget_of, sorted_by
-from sqlqueue.consumer.dispatcher import BatchDispatcherThreads, Dispatcher, DispatcherThreads
+from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.health import QueueHealth
-from sqlqueue.consumer.in_flight import BatchInFlight, InFlight, hands_for
+from sqlqueue.consumer.in_flight import InFlight
 from sqlqueue.consumer.leases import LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.replies import replying
 from sqlqueue.consumer.run_handler import Call, Runner, caller
 from sqlqueue.consumer.transactional import LeaseExtender
 from sqlqueue.consumer.worker_group import WorkerGroup
-from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerPool
+from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerPool, WorkerThreads
 from sqlqueue.delivery import Reader, reader
 from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool, Waker
 from sqlqueue.errors import Unsupported
@@ -191,9 +191,11 @@ class Subscription:
         strategy: Strategy[Any]
         if spec.has(Role.LEASE) and not handler.transactional:
             by_key = in_order_here(self.queue, handler)
-            hands = hands_for(handler, by_key=by_key)
-            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=hands.capacity)
-            pool: WorkerPool = self._dispatcher(leased, hands, self._runner(read), waker)
+            in_flight = InFlight(
+                workers=handler.workers, prefetch=handler.prefetch, by_key=by_key, batch=handler.batch or 1
+            )
+            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=in_flight.capacity)
+            pool: WorkerPool = self._dispatcher(leased, in_flight, self._runner(read), waker)
         elif spec.has(Role.LEASE):
             strategy = held = lease_for(TransactionalLease, self.queue, handler, read.columns, facts)
             pool = group = self._worker_group(held, self._runner(read), waker)
@@ -208,22 +210,19 @@ class Subscription:
         if self._stop_asked:  # `stop` saw no pool
             pool.stop()
 
-    def _dispatcher(self, strategy: Lease, hands: InFlight, runner: Runner, waker: Waker | None) -> DispatcherThreads:
+    def _dispatcher(self, strategy: Lease, in_flight: InFlight, runner: Runner, waker: Waker | None) -> Dispatcher:
         handler, name = self.handler, self.queue.name
-        pump = Dispatcher(
+        return Dispatcher(
             queue=name,
             database=self._database(strategy),
             runner=runner,
-            hands=hands,
-            pace=PollTimer(handler.poll_interval),
-            keeper=LeaseTimer(handler.lease),
-            notices=self.observers,
+            in_flight=in_flight,
+            poll_timer=PollTimer(handler.poll_interval),
+            lease_timer=LeaseTimer(handler.lease),
+            workers=WorkerThreads(name, handler.workers),
             certain=lambda: waker is not None and waker.certain,
             frees_others=self.queue.spec.line is not None,
         )
-        if isinstance(hands, BatchInFlight):
-            return BatchDispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
-        return DispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
 
     def _worker_group(self, strategy: ConnectionStrategy, runner: Runner, waker: Waker | None) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
@@ -377,7 +376,7 @@ class Subscription:
         return QueueHealth(
             name=self.queue.name,
             workers=self.handler.workers,
-            in_hand=pool.held if pool else 0,
+            in_flight=pool.held if pool else 0,
             settled=pool.report.settled if pool else 0,
             trouble=pool.outage.error if pool else None,
         )

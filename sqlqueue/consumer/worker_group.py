@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlqueue.consumer.health import Outage
 from sqlqueue.consumer.key_order import FREE_KEYS, BlockedKeys, KeyOrder
-from sqlqueue.consumer.polling import SOON, ClaimRound, ClaimRounds, IdleWorkers, NextDue, PollTimer
+from sqlqueue.consumer.polling import SOON, ClaimRound, ClaimRounds, IdleWorkers, PollTimer
 from sqlqueue.consumer.run_handler import Finished, Work
 from sqlqueue.consumer.settling import Report, RowsInWork
 from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerThreads
@@ -54,7 +54,7 @@ class WorkerGroup:
         self.rows = RowsInWork()
         self.one_claim = Lock()  # held over a claim, where claims that run side by side would collide
         self._lock = self.rows.changed
-        self._timer, self._next_due = timer, NextDue()
+        self._timer = timer
         self._keys: KeyOrder[Work] | None = KeyOrder() if plan.by_key else None
         self._blocked = BlockedKeys(self._keys, timer) if self._keys is not None else None
         self._rounds, self._idle_workers = ClaimRounds(), IdleWorkers()
@@ -165,7 +165,7 @@ class WorkerGroup:
         waker = self.plan.waker
         with self._lock:  # decided: when somebody claims next
             self.end_claim(round)
-            due_in, now = self._next_due.due_in(ahead, self.plan.now()), monotonic()
+            due_in, now = self._timer.due_in(ahead, self.plan.now()), monotonic()
             passed_over = due_in is not None and due_in <= 0
             if self._rounds.found_nothing(worker, round):
                 certain = waker is not None and waker.certain
@@ -248,7 +248,7 @@ class WorkerGroup:
                 self._timer.wake(monotonic())
         if pauses:
             self.report.cannot_hide()
-        self.report.settle(one, gone=gone)
+        self.report.record(one, gone=gone)
         self.rows.done(1)
 
     def pauses(self, settlement: Settlement) -> bool:

@@ -1,5 +1,5 @@
-"""The two ways to turn, as a consumer sees them: a pump that claims for all workers, or seats that claim for
-themselves.
+"""The two ways to work a queue off, as a consumer sees them: a dispatcher claims for all workers, or connection workers
+claim for themselves.
 """
 
 import logging
@@ -21,7 +21,7 @@ from sqlqueue.strategies.claim import ConnectionStrategy
 log = logging.getLogger("sqlqueue")
 
 
-#: Told what ends the run: a handler that asked for it, a closed pool; None for a stop that somebody asked for.
+#: Called with what ends the run: a handler that asked for it, a closed pool; None for a stop that somebody asked for.
 OnStop = Callable[[BaseException | None], None]
 
 
@@ -37,11 +37,11 @@ class WorkerPool(Protocol):
     def outage(self) -> Outage: ...
 
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
-        """Start the workers' loops; `on_stop` is told what ends the run."""
+        """Start the workers' loops; `on_stop` is called with what ends the run."""
         ...
 
     def wake(self) -> None:
-        """Look now; a wake-up while a claim is under way counts for the next wait."""
+        """Claim now; a wake-up while a claim is under way counts for the next wait."""
         ...
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class WorkerPool(Protocol):
         ...
 
     def join(self, timeout: float) -> bool:
-        """Wait until everything in hand is settled or given back; whether it is."""
+        """Wait until everything in flight is settled or given back; whether it is."""
         ...
 
     def running(self, timeout: float) -> int:
@@ -71,28 +71,29 @@ class WorkerPool(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in hand and the last look, begun after the last wake-up, found nothing more."""
+        """Whether nothing is in flight and the last claim, begun after the last wake-up, found nothing more."""
         ...
 
     @property
     def held(self) -> int:
-        """Rows in hand: claimed and not settled."""
+        """Rows in flight: claimed and not settled."""
         ...
 
 
 @attrs.define(eq=False)
 class WorkerThreads:
-    """The worker loops of one queue, on the consumer's executor."""
+    """The worker threads of one queue, on the consumer's executor. `count`: how many."""
 
     queue: str
     count: int
     _futures: list[Future[None]] = attrs.field(factory=list, init=False)
 
     def start(self, executor: ThreadPoolExecutor, loop: Callable[[OnStop], None], on_stop: OnStop) -> None:
+        """Run `loop` in so many threads."""
         self._futures = [executor.submit(self._work, loop, on_stop) for _ in range(self.count)]
 
     def _work(self, loop: Callable[[OnStop], None], on_stop: OnStop) -> None:
-        """A worker's loop; what fails in it beside the handler, such as a clock of the user's, ends the run."""
+        """One worker's loop. What fails in it beside the handler, such as a clock of the user's, ends the run."""
         try:
             loop(on_stop)
         except BaseException as error:  # it must not leave the queue with a worker less, unseen

@@ -1,4 +1,4 @@
-"""How threads reach a pump: nothing that is accepted is lost, and a wake-up is remembered if nobody waits."""
+"""How threads reach a dispatcher: nothing that is accepted is lost, and a wake-up is remembered if nobody waits."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlqueue.consumer.dispatcher import Inbox
+from sqlqueue.consumer.polling import Inbox
 
 LIMIT = 10.0
 

@@ -46,7 +46,7 @@ def watch_seats(killer: Killer) -> None:
     killer.around(Transaction, "settle_within", None, "released")
 
 
-def watch_pump(killer: Killer) -> None:
+def watch_dispatcher(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold no connection: one thread settles and claims for all workers."""
     inner: Callable[..., Turned] = Lease.turn
 
