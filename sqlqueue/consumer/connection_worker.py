@@ -11,12 +11,13 @@ import attrs
 
 from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.run_handler import RELEASED, Finished, Work
+from sqlqueue.consumer.settling import refusal
 from sqlqueue.consumer.transactional import run_in, taken_over, undone
 from sqlqueue.consumer.worker_group import WorkerGroup
 from sqlqueue.consumer.workers import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.outcome import RELEASE, Move, refused
+from sqlqueue.outcome import RELEASE, Move
 from sqlqueue.strategies.claim import NOBODY, Claim
 from sqlqueue.strategies.transaction import Transaction
 
@@ -262,12 +263,9 @@ class ConnectionWorker:
 
     def _refused(self, one: Finished, error: Exception) -> Finished:
         """What becomes of a row whose settlement the database refused."""
-        plan, delivery = self._group.plan, one.work.delivery
-        log.error(
-            "queue %s: row %r: it could not be %s", plan.queue, delivery.claim.id, one.verdict.kind, exc_info=error
-        )
-        rules = one.work.rules or plan.runner.rules
-        return attrs.evolve(one, verdict=refused(rules, delivery.claim.attempt, one.verdict, error, plan.now()))
+        plan, id = self._group.plan, one.work.delivery.claim.id
+        log.error("queue %s: row %r: it could not be %s", plan.queue, id, one.verdict.kind, exc_info=error)
+        return refusal(one, plan.runner.rules, error, plan.now())
 
     def _abandon(self, connection: Connection, finished: Sequence[Finished]) -> None:
         """Hold rows no longer that cannot be settled."""

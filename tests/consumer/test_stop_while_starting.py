@@ -113,7 +113,12 @@ def test_a_stop_by_another_thread_that_came_first_does_not_wait_for_the_server_o
         consumer = consumer_of(broker, LEASE, inbox)
         stopping = threading.Thread(target=consumer.stop)
         asked = threading.Event()
-        monkeypatch.setattr(Consumer, "request_stop", lambda self: (asked.set(), self._lifecycle.request_stop())[1])
+
+        def request_stop(self: Consumer) -> None:
+            asked.set()
+            self._lifecycle.request_stop()
+
+        monkeypatch.setattr(Consumer, "request_stop", request_stop)
 
         def stop_and_wait() -> None:
             stopping.start()

@@ -37,7 +37,7 @@ class Killer:
         setattr(owner, name, function)
 
 
-def watch_seats(killer: Killer) -> None:
+def watch_connection_workers(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold a connection each, from the claim to the commit."""
     killer.around(connection_worker.ConnectionWorker, "_look", "looking", "claimed")
     killer.around(Transaction, "lend", "lending", "lent")
