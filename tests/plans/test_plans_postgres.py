@@ -20,9 +20,9 @@ from tests.golden.golden import Case, without_lease
 from tests.plans.backlog import (
     DECLARED,
     DUE,
+    calls_of_a_connection_worker,
     calls_of_a_look,
     calls_of_a_look_for_tasks,
-    calls_of_a_connection_worker,
     filled,
     filled_with_tasks,
 )

@@ -9,7 +9,7 @@ import logging
 import sys
 
 from sqlqueue import Broker, Consumer
-from tests.crash.programs.killing import Killer, watch_dispatcher, watch_connection_workers
+from tests.crash.programs.killing import Killer, watch_connection_workers, watch_dispatcher
 from tests.crash.programs.worker import Teller
 from tests.crash.walks import MIXED, PLAIN, Trace, process, walks_on
 
