@@ -80,7 +80,9 @@ class ConnectionWorker:
             for one in finished:
                 if one.stop is not None:
                     self._on_stop(one.stop)  # first, so that the rows that go back are not claimed again
-            if not group.take(works):
+            if not group.rows.take(works):  # they were given back meanwhile
+                for work in works:
+                    group.report.late(work)
                 return
             works = self._settle_and_claim(connection, finished)
             for one in finished:
@@ -98,13 +100,16 @@ class ConnectionWorker:
                 self._settle_elsewhere(connection, one)
                 group.expect_more()
                 return ()
-        claims = not (plan.budget.slots.wanted(plan.queue) or (isinstance(connection, Transaction) and connection.last))
-        for one in finished:
-            claims = claims and one.trouble is None and (plan.hides or not group.pauses(one.verdict.settlement))
+        slots = plan.budget.slots
+        claims = not (slots.waiting and slots.wanted(plan.queue))
+        if isinstance(connection, Transaction):
+            claims = claims and not connection.last and finished[0].trouble is None
+        if not plan.hides:
+            claims = claims and not any(group.pauses(one.verdict.settlement) for one in finished)
         works = self._settle(connection, finished, claim=claims and not plan.settles_first)
         if claims and plan.settles_first and not connection.closed:
             works = self._claim(connection)
-        if not works and (not self._claimed or connection.closed):
+        if not works and not self._claimed:
             group.expect_more()
         return works
 
@@ -119,10 +124,10 @@ class ConnectionWorker:
     def _turn(self, connection: Connection, finished: Sequence[Finished], *, claim: bool) -> Sequence[Work]:
         """Settle, claim, or both, in one round trip; the rows claimed."""
         group, plan = self._group, self._group.plan
+        settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         round = group.begin_claim() if claim else None
         self._claimed = round is not None
         pass_over, limit = (NOBODY, 0) if round is None else (round.pass_over, plan.most)
-        settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         try:
             turned = plan.strategy.turn(connection, settlements, limit, plan.now(), pass_over)
             self._open = False
@@ -130,13 +135,17 @@ class ConnectionWorker:
                 group.settled(finished, turned)
             if turned.failed is not None:
                 raise turned.failed
-            if round is None or connection.closed:
+            if round is None:
                 return ()
             if turned.claims:
                 works = self._works(connection, turned.claims)
                 if works:
                     group.found(round, works, connection, self)
+                self._claimed = bool(works) or not connection.closed
                 return works
+            if connection.closed:
+                self._claimed = False
+                return ()
             ahead = plan.strategy.look_ahead(connection, plan.now(), pass_over, group.held_unseen())
             group.found_nothing(round, ahead, self)
             return ()
@@ -147,10 +156,10 @@ class ConnectionWorker:
     def _works(self, connection: Connection, claims: Sequence[Claim]) -> Sequence[Work]:
         """The claimed rows; by key the first of each, for the next may run once that one is settled."""
         plan = self._group.plan
+        if not plan.by_key:
+            return [Work(Delivery(plan.queue, claim)) for claim in claims]
         key = plan.runner.reader.raw_key
         works = [Work(Delivery(plan.queue, claim), key(claim.row)) for claim in claims]
-        if not plan.by_key or len(works) == 1:
-            return works
         first = {work.key: work for work in reversed(works)}
         behind = [work for work in works if work.key is not None and first[work.key] is not work]
         if behind and not plan.strategy.one_transaction:  # in one they stay locked as long as the others

@@ -4,9 +4,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+from sqlqueue.clock import UTC, HostClock
 from sqlqueue.consumer import connection_worker
 from sqlqueue.consumer.budget import Database, budget_of, sorted_by
 from sqlqueue.consumer.dispatcher import Dispatcher
@@ -161,6 +163,7 @@ class Subscription:
         if handler.dead_letter is not None:
             self.observers.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
+        self._now = partial(datetime.now, UTC) if type(self._clock) is HostClock else self._clock.now
         self._call = wrap(queue.name, replying(queue, handler, caller(handler)))
         self._pool: WorkerPool | None = None
         self._extender: LeaseExtender | None = None
@@ -236,7 +239,7 @@ class Subscription:
             strategy=strategy,
             budget=budget,
             runner=runner,
-            now=self._clock.now,
+            now=self._now,
             classify=sorted_by(broker.dialect.classify),
             most=handler.batch or 1,
             hides=spec.has(Role.RETRY_AFTER) or spec.has(Role.LEASE),
@@ -268,7 +271,7 @@ class Subscription:
     def _database(self, strategy: LeaseStrategy) -> Database:
         broker = self.queue.broker
         classify = sorted_by(broker.dialect.classify)
-        return Database(strategy, budget_of(broker.pool), self._clock.now, classify, self.handler.lease)
+        return Database(strategy, budget_of(broker.pool), self._now, classify, self.handler.lease)
 
     def _workers(self, most: int) -> int:
         """How many connection workers there are; handlers that hold the one write lock would only wait for each
@@ -309,7 +312,7 @@ class Subscription:
             queue=self.queue.name,
             reader=read,
             rules=rules,
-            now=self._clock.now,
+            now=self._now,
             observers=self.observers,
             call=self._call,
             batch=handler.batch is not None,

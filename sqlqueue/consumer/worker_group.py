@@ -136,12 +136,11 @@ class WorkerGroup:
             return self._rounds.begin(NOBODY if self._keys is None else self._keys.pass_over())
 
     def end_claim(self, round: ClaimRound) -> None:
-        """The claim is over; it may have failed. The lock may be held already."""
+        """The claim failed."""
         with self._lock:  # decided: whether whoever waits may go on
-            if not round.over:
-                round.over = True
-                self.rows.claiming -= 1
-                self.rows.changed.notify_all()
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
 
     def found(self, round: ClaimRound, works: Sequence[Work], connection: Connection, worker: Hashable) -> None:
         """A claim found rows: there may be more, for another worker."""
@@ -150,8 +149,11 @@ class WorkerGroup:
                 for work in works:
                     if not self._keys.enter(work.key, work):
                         raise AssertionError(f"a row of key {work.key!r} was claimed while another is in work")
-            self.rows.begin(works, connection)
-            self.end_claim(round)
+            for work in works:
+                self.rows.in_work[work] = connection
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
             self._timer.full(monotonic())
             self._rounds.found(worker)
             self._idle_workers.wake()
@@ -164,7 +166,9 @@ class WorkerGroup:
     def found_nothing(self, round: ClaimRound, ahead: Ahead, worker: Hashable) -> None:
         waker = self.plan.waker
         with self._lock:  # decided: when somebody claims next
-            self.end_claim(round)
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
             due_in, now = self._timer.due_in(ahead, self.plan.now()), monotonic()
             passed_over = due_in is not None and due_in <= 0
             if self._rounds.found_nothing(worker, round):
@@ -204,17 +208,10 @@ class WorkerGroup:
     def held_unseen(self) -> int:
         """Rows in work that a claim takes for due: those that it does not pass over by their keys."""
         with self._lock:  # others come and go meanwhile
-            return len(self.rows.in_work) if self._keys is None else sum(one.key is None for one in self.rows.in_work)
+            in_work = self.rows.in_work
+            return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
 
     # -- settlements ------------------------------------------------------------------------------------------
-
-    def take(self, works: Sequence[Work]) -> bool:
-        """The handler is done; False where its rows were given back meanwhile."""
-        if self.rows.take(works):
-            return True
-        for work in works:
-            self.report.late(work)
-        return False
 
     def settled(self, finished: Sequence[Finished], turned: Turned) -> None:
         """The rows of a turn are settled, but for those that were lost."""

@@ -77,7 +77,7 @@ class RowsInWorkModel(RuleBasedStateMachine):
                 self.ids += 1
                 claim = Claim(id=self.ids, token=None, expires=None, attempt=None, row=())
                 works.append(Work(Delivery("jobs", claim), None))
-            self.rows.begin(works, cast("Connection", object()))
+            self.rows.in_work.update(dict.fromkeys(works, cast("Connection", object())))
         self.working += works
 
     @precondition(lambda self: self.working)

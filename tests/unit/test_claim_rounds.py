@@ -98,7 +98,7 @@ def test_a_worker_is_not_idle_between_its_settlement_and_the_claim_behind_it(gro
     worker, work = a_worker(group), some_work()
     group.found(begun(group), [work], CONNECTION, worker)
     group.found_nothing(begun(group), EMPTY, a_worker(group))
-    assert group.take([work])
+    assert group.rows.take([work])
     group.rows.done(1)
     assert not group.idle
     group.found_nothing(begun(group), EMPTY, worker)
