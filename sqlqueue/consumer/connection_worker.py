@@ -73,7 +73,7 @@ class ConnectionWorker:
             if group.stopping:  # since the claim that found them began
                 finished: Sequence[Finished] = [Finished(one, RELEASED) for one in works]
             elif isinstance(connection, Transaction):
-                before = group.rows.extend_no_more if plan.one_writer else None
+                before = group.rows.extend_no_more if plan.stops_extending else None
                 finished = [run_in(connection, works[0], plan.runner, before)]
             else:
                 finished = plan.runner.run(works)
@@ -104,8 +104,8 @@ class ConnectionWorker:
         claims = not (slots.waiting and slots.wanted(plan.queue))
         if isinstance(connection, Transaction):
             claims = claims and not connection.last and finished[0].trouble is None
-        if not plan.hides:
-            claims = claims and not any(group.pauses(one.verdict.settlement) for one in finished)
+        for one in () if plan.hides else finished:
+            claims = claims and not (one.verdict.settlement.move is Move.RETRY and one.verdict.settlement.due)
         works = self._settle(connection, finished, claim=claims and not plan.settles_first)
         if claims and plan.settles_first and not connection.closed:
             works = self._claim(connection)

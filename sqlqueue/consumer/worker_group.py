@@ -229,7 +229,7 @@ class WorkerGroup:
     def _settled(self, one: Finished, *, gone: bool) -> None:
         settlement, key = one.verdict.settlement, one.work.key
         stays = not gone and settlement.move in (Move.RETRY, Move.ADVANCE)
-        pauses = stays and self.pauses(settlement)
+        pauses = stays and not self.plan.hides and settlement.move is Move.RETRY and settlement.due is not None
         with self._lock:  # decided: what the row's key, and the next claim, wait for
             if self._keys is None:
                 pass
@@ -248,12 +248,8 @@ class WorkerGroup:
         self.report.record(one, gone=gone)
         self.rows.done(1)
 
-    def pauses(self, settlement: Settlement) -> bool:
-        """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""
-        return not self.plan.hides and settlement.move is Move.RETRY and settlement.due is not None
-
     def _expect(self, settlement: Settlement, *, pauses: bool) -> None:
-        """The row falls due again. The lock is held."""
+        """The row falls due again; `pauses`: claims wait for it, because nothing can hide it. The lock is held."""
         due_in = 0.0 if settlement.due is None else (settlement.due - self.plan.now()).total_seconds()
         now = monotonic()
         if pauses:
