@@ -67,7 +67,7 @@ class Slots:
 
     def take(self, timeout: float, queue: str | None = None, given_up: Callable[[], bool] = bool) -> None:
         """Take one for a delivery of `queue`, or for a statement (None). Raises `BudgetSpent` after `timeout` seconds,
-        and once `given_up()` is true, which `rouse` has those look at who wait."""
+        and once `given_up()` is true, which those who wait ask at each `rouse`."""
         with self.changed:  # decided: who may hold a connection
             most = max(1, self.size - 1 - self.listeners)
             if self.waiting or self.held >= most or (queue is not None and self.held_by_deliveries >= most - 1):

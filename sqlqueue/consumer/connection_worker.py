@@ -215,7 +215,7 @@ class ConnectionWorker:
                 refused_before = True
             pause = 0.0 if trouble is Trouble.PERMANENT else FIRST_PAUSE * 2**number
             try:
-                if self._settled_again(connection, finished, pause):
+                if self._retry_settlement(connection, finished, pause):
                     return None
                 break  # its connection is closed
             except Exception as further:  # sorted above, in the next round
@@ -225,7 +225,7 @@ class ConnectionWorker:
         self._abandon(connection, finished)
         raise error
 
-    def _settled_again(self, connection: Connection, finished: Sequence[Finished], pause: float = 0.0) -> bool:
+    def _retry_settlement(self, connection: Connection, finished: Sequence[Finished], pause: float = 0.0) -> bool:
         """Settle rows after a `pause` whose settlement failed, if they are, or can be, held; False where the connection
         is closed."""
         self._open = True
@@ -263,7 +263,7 @@ class ConnectionWorker:
 
     def _settle_alone(self, connection: Connection, one: Finished) -> None:
         try:
-            if connection.closed or not self._settled_again(connection, [one]):
+            if connection.closed or not self._retry_settlement(connection, [one]):
                 self._abandon(connection, [one])
         except Exception as error:  # sorted by what the dialect makes of it
             if not self._open:

@@ -14,16 +14,13 @@ from typing import Any
 
 from sqlqueue.consumer.health import Outage
 from sqlqueue.consumer.key_order import FREE_KEYS, BlockedKeys, KeyOrder
-from sqlqueue.consumer.polling import SOON, ClaimRound, ClaimRounds, IdleWorkers, PollTimer
+from sqlqueue.consumer.polling import LONGEST, SOON, ClaimRound, ClaimRounds, IdleWorkers, PollTimer
 from sqlqueue.consumer.run_handler import Finished, Work
 from sqlqueue.consumer.settling import Report, RowsInWork
 from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerThreads
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.strategies.claim import NOBODY, Ahead, Turned
-
-#: Seconds after which a wait returns in any case; the platform's locks take no endless numbers.
-LONGEST = 3600.0
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0
@@ -33,7 +30,7 @@ class WorkerGroup:
     """The connection workers of one queue: their claims, their poll timer and their report.
 
     `work` is one worker's loop, which ends when the group stops. `give_back` gives a row back whose handler is still at
-    work. A worker is told from others by its identity.
+    work. Workers are compared by identity.
     """
 
     def __init__(
