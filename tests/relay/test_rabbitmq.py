@@ -12,8 +12,7 @@ import pytest
 
 from sqlqueue import DeclarationError
 from sqlqueue.relay.targets import rabbitmq
-from sqlqueue.relay.targets.rabbitmq import RabbitMQPublisher, sqlqueue_publisher
-from sqlqueue.relay.targets.rabbitmq_session import RabbitMQSession
+from sqlqueue.relay.targets.rabbitmq import RabbitMQPublisher, RabbitMQSession, sqlqueue_publisher
 from tests.relay.brokers.rabbitmq import RabbitMQTarget, serving
 from tests.relay.target import PASSWORD, Arrived, Make, at_once, message, needs, payloads, unique
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, publish_again, refusal

@@ -6,8 +6,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization  # trustme brings it
 
 from sqlqueue import DeclarationError
-from sqlqueue.relay.targets.address import parse
-from sqlqueue.relay.targets.tls import TLS
+from sqlqueue.relay.targets.address import TLS, parse
 from tests.support.tls import Authority
 
 

@@ -1,20 +1,81 @@
-"""Where a publisher sends to, as a URL says it; no error repeats what may be a password."""
+"""The settings of publishers: where they send to, as a URL says it, and TLS. No error repeats what may be a password."""
 
+import math
+import os
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import attrs
 
 from sqlqueue.errors import DeclarationError
-from sqlqueue.relay.targets.tls import OPTIONS, TLS
+from sqlqueue.relay.targets.publishing import Refused
 
 #: Seconds that a publish may take.
 TIMEOUT = 30.0
 
 #: An address of IPv6.
 BRACKETED = re.compile(r"\[[^\[\]]*:[^\[\]]*\]")
+
+
+@attrs.frozen(kw_only=True)
+class TLS:
+    """Paths of PEM files, read at each connection, so that renewed ones are taken. The host's name is always checked.
+
+    `cafile`: authorities that are trusted beside the system's. `certfile` and `keyfile`: our own certificate, for a
+    broker that asks for one, and its key without a passphrase; without `keyfile` that is in `certfile` too.
+
+    Raises `DeclarationError` for files that cannot be used.
+    """
+
+    cafile: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.keyfile is not None and self.certfile is None:
+            raise DeclarationError(f"the key {self.keyfile!r} has no certificate: give certfile too")
+        try:
+            self.context()
+        except Refused as error:
+            raise DeclarationError(str(error)) from None
+
+    def context(self) -> ssl.SSLContext:
+        """For a connection that is made now. Raises `Refused` where a file cannot be used."""
+        context = ssl.create_default_context()
+        if self.cafile is not None:
+            try:
+                context.load_verify_locations(self.cafile)
+            except OSError as error:
+                raise Refused(f"the authorities in {self.cafile!r} cannot be read: {_reason(error)}") from None
+        if self.certfile is not None:
+            try:
+                context.load_cert_chain(self.certfile, self.keyfile, password=_no_passphrase)
+            except (OSError, ValueError) as error:
+                files = " with ".join(repr(file) for file in (self.certfile, self.keyfile) if file is not None)
+                raise Refused(f"the certificate in {files} cannot be used: {_reason(error)}") from None
+        return context
+
+
+#: What a URL may say of TLS.
+TLS_OPTIONS = tuple(attrs.fields_dict(TLS))
+
+
+def _no_passphrase() -> str:
+    """Else OpenSSL would ask at the terminal."""
+    raise ValueError("its key has a passphrase; give one without")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ssl.SSLError):
+        return os.strerror(error.errno)
+    return str(error)
+
+
+# -- addresses ----------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(kw_only=True)
@@ -33,6 +94,11 @@ class Address:
             raise DeclarationError(f"the URL {self} names {len(self.hosts)} hosts; this publisher takes one")
         return self.hosts[0]
 
+    def check_scheme(self, broker: str, *schemes: str) -> None:
+        if self.scheme not in schemes:
+            begins = " or ".join(f"{scheme}://" for scheme in schemes)
+            raise DeclarationError(f"the URL {self} is not one of {broker}: it begins with {begins}")
+
     def only(self, *names: str) -> None:
         """Refuse every option but these."""
         unknown = sorted(self.options.keys() - set(names))
@@ -40,14 +106,6 @@ class Address:
             raise DeclarationError(
                 f"the URL {self} has the option {unknown[0]!r}; there are: {', '.join(sorted(names))}"
             )
-
-    def number(self, name: str, default: float) -> float:
-        """An option that is a number."""
-        given = self.options.get(name)
-        try:
-            return default if given is None else float(given)
-        except ValueError:
-            raise DeclarationError(f"the URL {self} has {name}={given!r}, which is no number") from None
 
     def whole(self, name: str, default: int) -> int:
         """An option that is a whole number."""
@@ -59,11 +117,15 @@ class Address:
         return int(given)
 
     def timeout(self) -> float:
-        return self.number("timeout", TIMEOUT)
+        given = self.options.get("timeout")
+        try:
+            return TIMEOUT if given is None else float(given)
+        except ValueError:
+            raise DeclarationError(f"the URL {self} has timeout={given!r}, which is no number") from None
 
     def tls(self, scheme: str) -> TLS | None:
         """As the options say, where it has the scheme that asks for it."""
-        given = {name: self.options[name] for name in OPTIONS if name in self.options}
+        given = {name: self.options[name] for name in TLS_OPTIONS if name in self.options}
         if self.scheme == scheme:
             return TLS(**given)
         if given:
@@ -150,3 +212,24 @@ def _options(scheme: str, query: str) -> dict[str, str]:
             raise DeclarationError(f"the {scheme} URL has the option {name!r} twice")
         found[name] = value
     return found
+
+
+# -- validators of settings: a mistake raises where the publisher is made -------------------------------------------
+
+
+def positive(publisher: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+    """Seconds: a number above 0, not infinite."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not (value > 0 and math.isfinite(value)):
+        raise DeclarationError(f"{type(publisher).__name__}({attribute.name}={value!r}): give seconds above 0")
+
+
+def whole(least: int) -> Callable[[object, "attrs.Attribute[Any]", object], None]:
+    """A whole number that is at least so great."""
+
+    def check(publisher: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise DeclarationError(
+                f"{type(publisher).__name__}({attribute.name}={value!r}): give a whole number from {least}"
+            )
+
+    return check
