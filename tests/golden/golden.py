@@ -13,9 +13,7 @@ from sqlqueue.column import Role
 from sqlqueue.consumer.claiming import leaving_for, words_of
 from sqlqueue.parking import Parking
 from sqlqueue.producing import RowMaker
-from sqlqueue.relay.pruning import prunes
-from sqlqueue.relay.records import Records
-from sqlqueue.relay.unprocessed import Unprocessed
+from sqlqueue.relay.records import Records, Unprocessed
 from sqlqueue.rows import reader
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
@@ -207,8 +205,8 @@ def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]
     sending = unprocessed.newest, unprocessed.first, unprocessed.next
     if names is not None:
         return sending
-    pruning = prunes(records) if queue.spec.has(Role.PROCESSED_AT) else ()
-    return records.insert, records.look, records.settle, *sending, *pruning
+    pruning = records.pruning() if queue.spec.has(Role.PROCESSED_AT) else ()
+    return records.insert, records.finding, records.marking, *sending, *pruning
 
 
 def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from sqlqueue import Broker, DeclarationError, Role, column, table
 from sqlqueue.relay import MemoryPublisher, Tracking
-from sqlqueue.relay.record_ids import from_text, to_text
+from sqlqueue.relay.record_table import from_text, to_text
 from sqlqueue.spec import ColumnSpec, spec_of
 from sqlqueue.testing.contract.tables import Job, KeptJob
 from sqlqueue.testing.contract.tracked import Outbox, Sent, message

@@ -1,4 +1,4 @@
-"""The settings of publishers: where they send to, as a URL says it, and TLS. No error repeats what may be a password."""
+"""The settings of publishers: where they send to, as a URL says it, and TLS. No error repeats a password."""
 
 import math
 import os
