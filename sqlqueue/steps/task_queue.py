@@ -16,11 +16,9 @@ from sqlqueue.parking import AsFound, listed
 from sqlqueue.queue import Queue
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
-from sqlqueue.steps.history import StepRun
-from sqlqueue.steps.inspecting import Inspecting, StoredTask, TaskState
 from sqlqueue.steps.running import StepRunner, read_id, run_step
-from sqlqueue.steps.step import Step
-from sqlqueue.steps.table import check_roles, noted_in, task_table
+from sqlqueue.steps.step import Step, StepRun
+from sqlqueue.steps.table import StoredTask, TaskReader, TaskState, check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
 from sqlqueue.strategies.stepping import Stepping
 from sqlqueue.words import Words
@@ -36,8 +34,8 @@ class TaskQueue:
     roles that tasks need. `schema`: the table's schema. `workers`: steps that run at once in this process (1). `lease`,
     `poll_interval`: seconds, by default the broker's. `notify`: whether consumers listen for changes, where the
     database notifies; it costs a connection each. `adopt_after`: seconds without a change after which a row that runs
-    without a lease counts as left by another program that is gone; by default it is never touched. `on_step`: told of
-    each run of a step once it is settled, as a `StepRun`; it must be quick and thread-safe.
+    without a lease counts as left by another program that is gone; by default it is never touched. `on_step`: called
+    with each run of a step once it is settled, a `StepRun`; it must be quick and thread-safe.
 
     Raises `DeclarationError` for what cannot work.
     """
@@ -129,8 +127,8 @@ class TaskQueue:
                 encode=dialect.encoder(payload),
                 on_step=on_step,
                 id_of=self._id_of,
-                left=stepping.left,
-                tell_others=partial(_tell_others, self.queue),
+                skipped=stepping.left,
+                wake_others=partial(_wake_others, self.queue),
             ),
             channels=(spec.full_name, PG_TASK_CHANGED) if notify else (),
         )
@@ -169,20 +167,20 @@ class TaskQueue:
         """Begin a task with each of these steps, all in one transaction, the fastest way; how many."""
         return self.queue.enqueue_many((self._catalogue.encode(step) for step in steps), connection=connection)
 
-    # -- look and mend ----------------------------------------------------------------------------------------
+    # -- inspect and mend -------------------------------------------------------------------------------------
 
     def get(self, id: Any) -> StoredTask | None:
         """The task of that id, or that was shown before, None where there is none, or none any more. `ValueError` for
         what is no id."""
         with self.broker.pool.connection() as ours:
-            return self._inspecting.get(ours, id)
+            return self._reader.get(ours, id)
 
     def list(self, state: TaskState | str | None = None, *, limit: int = 100) -> Sequence[StoredTask]:
         """The first `limit` tasks, of one state (`running`, `due`, `delayed`, `parked`) or of all, by `wakeup_at`."""
         wanted = None if state is None else _state(state)
         most = whole(limit, "limit", 0)
         with self.broker.pool.connection() as ours:
-            return self._inspecting.list(ours, wanted, most)
+            return self._reader.list(ours, wanted, most)
 
     def resume(
         self,
@@ -201,7 +199,7 @@ class TaskQueue:
         if step is not None:
             given = self._at(step, given, connection)
         elif given is not None:
-            given = [spelling for id in given for spelling in self._inspecting.spellings(id)]
+            given = [spelling for id in given for spelling in self._reader.spellings(id)]
         return self.queue.requeue(given and [AsFound(id) for id in given], connection=connection)
 
     def ddl(self) -> str:
@@ -216,21 +214,21 @@ class TaskQueue:
             known = ", ".join(f"{kind.task}.{kind.name}" for kind in self._catalogue)
             raise ValueError(f"step={step!r} is no step of these tasks; they are {known}")
         if connection is not None:
-            return self._inspecting.parked(self.broker.adopt(connection), kinds, ids)
+            return self._reader.parked(self.broker.adopt(connection), kinds, ids)
         with self.broker.pool.connection() as ours:
-            return self._inspecting.parked(ours, kinds, ids)
+            return self._reader.parked(ours, kinds, ids)
 
     @cached_property
-    def _inspecting(self) -> Inspecting:
-        return Inspecting(Words(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
+    def _reader(self) -> TaskReader:
+        return TaskReader(Words(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
 
 
-def _tell_others(queue: Queue) -> None:
+def _wake_others(queue: Queue) -> None:
     """Wake the consumers of other programs, within a second or not at all."""
-    told = queue.broker.notifications(queue)
-    if told:
+    notifications = queue.broker.notifications(queue)
+    if notifications:
         with queue.broker.pool.connection(1.0) as connection:
-            connection.run(told)
+            connection.run(notifications)
 
 
 def _checked(tasks: Any) -> tuple[Task, ...]:

@@ -19,8 +19,7 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
 from sqlqueue.steps.catalogue import Catalogue
-from sqlqueue.steps.inspecting import Inspecting, TaskState
-from sqlqueue.steps.table import noted_in, task_table
+from sqlqueue.steps.table import TaskReader, TaskState, noted_in, task_table
 from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.base import Strategy
 from sqlqueue.strategies.by_function import ByFunction
@@ -194,8 +193,8 @@ def of_tasks(queue: Queue, stepping: Stepping) -> Sequence[Statement]:
     strategy = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
     if stepping.adopt_after is not None:
         return [strategy.claim]
-    looking = Inspecting(words, Catalogue([], queue.broker.codec))
-    return [*strategy.statements(), looking.getting(), *(looking.listing(state) for state in (None, *TaskState))]
+    tasks = TaskReader(words, Catalogue([], queue.broker.codec))
+    return [*strategy.statements(), tasks.getting(), *(tasks.listing(state) for state in (None, *TaskState))]
 
 
 def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]:
