@@ -29,10 +29,10 @@ Done = tuple[Any, str | None]
 
 def loop(database: Database, tasks: TaskQueue, batch: int) -> Loop:
     broker, spec = tasks.broker, tasks.queue.spec
-    words = Words(broker.dialect, spec, grouped=False)
+    sql = Words(broker.dialect, spec, grouped=False)
     columns = reader(broker.dialect, spec, broker.codec, bytes).columns
-    shape = shape_of(words, Stepping(updated_at=noted_in(spec)), lambda expression: expression)
-    lease = Lease(words, columns=columns, seconds=LEASE, most=batch, cap=RESUMED, shape=shape)
+    shape = shape_of(sql, Stepping(updated_at=noted_in(spec)), lambda expression: expression)
+    lease = Lease(sql, columns=columns, seconds=LEASE, most=batch, cap=RESUMED, shape=shape)
     statements = {statement.name: statement for statement in lease.statements()}
     if database.kind == "sqlite":
         return SQLiteSteps(database.name, statements, batch)

@@ -141,8 +141,8 @@ def test_a_transactional_one_is_refused_by_a_queue_of_another_database(tmp_path:
         )
         there.queue(KeptJob).handler(handler)
         here.queue(KeptJob).handler(transactional=True)(handler)
-        with Broker(f"sqlite:///{tmp_path}/a.db") as again:
-            again.queue(KeptJob).handler(transactional=True)(handler)
+        with Broker(f"sqlite:///{tmp_path}/a.db") as other:
+            other.queue(KeptJob).handler(transactional=True)(handler)
 
 
 def test_a_publisher_is_given_by_its_url_as_well() -> None:

@@ -27,12 +27,12 @@ class TestArrivals(Arrivals): ...
 
 
 class TestRefusals(Refusals):
-    def test_a_wrong_password_is_told_without_it(self, make: Make) -> None:
+    def test_a_wrong_password_is_reported_without_it(self, make: Make) -> None:
         error = refusal(make(login=f"nobody:{PASSWORD}"), message("a"))
         assert "WRONGPASS" in str(error).upper() or "password" in str(error)
         assert PASSWORD not in f"{error} {error.unconfirmed}"
 
-    def test_the_servers_word_is_told_without_the_payload(self, target: RedisTarget, make: Make) -> None:
+    def test_the_servers_word_is_reported_without_the_payload(self, target: RedisTarget, make: Make) -> None:
         error = refusal(make(), message("secret", destination=target.refused))
         assert error.unconfirmed[0].startswith(f"stream {target.refused!r}: ")
         assert "WRONGTYPE" in error.unconfirmed[0]
