@@ -60,6 +60,5 @@ def relay(
     if raw:  # the annotation that asks for it undecoded
         function.__annotations__["message" if batch is None else "messages"] = bytes if batch is None else list[bytes]
     function.__qualname__ = "relay"
-    if by_key is None:
-        by_key = queue.spec.has(Role.PARTITION_KEY)
-    queue.handler(by_key=by_key, batch=batch, reply_to=to, **options)(function)
+    keyed = queue.spec.has(Role.PARTITION_KEY) if by_key is None else by_key
+    queue.handler(by_key=keyed, batch=batch, reply_to=to, **options)(function)

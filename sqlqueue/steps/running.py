@@ -60,8 +60,9 @@ class StepRunner(Runner):
 
         An id is read where somebody asks for it: that of a UUID from text takes as long as its step's JSON.
         """
-        delivery, kind = work.delivery, None
-        if self.notices.observers:
+        delivery, kind, observed = work.delivery, None, bool(self.notices.observers)
+        attempt = delivery.claim.attempt
+        if observed:
             delivery.id = self.id_of(delivery)
         try:
             kind, fields = self.catalogue.decode(self.reader.message(delivery.claim.row))
@@ -73,7 +74,7 @@ class StepRunner(Runner):
             log.error("queue %s: task %s: %s", self.queue, self.id_of(delivery), reason)
             return self._not_begun(work, kind, spend(self.rules, reason))
         work.rules = kind.rules
-        spent = spent_at_claim(kind.rules, delivery.attempt)
+        spent = None if attempt == 1 else spent_at_claim(kind.rules, attempt)  # a first try is never spent
         if spent is not None:
             return self._not_begun(work, kind, spent)
         if kind.step.transactional:
@@ -81,7 +82,8 @@ class StepRunner(Runner):
                 delivery.open()
             except Exception:  # noqa: BLE001 - the database's; who lends the connection logs it
                 return Finished(work, RELEASED)
-        self.notices.tell("started", delivery)
+        if observed:
+            self.notices.tell("started", delivery)
         report = None if self.on_step is None else partial(self._report, kind)
         began = perf_counter()
         try:

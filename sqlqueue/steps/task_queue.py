@@ -54,8 +54,8 @@ class TaskQueue:
         adopt_after: Duration | None = None,
         on_step: Callable[[StepRun], object] | None = None,
     ) -> None:
-        self.broker = broker
-        self.tasks = _checked(tasks)
+        self.broker, self.tasks = broker, _checked(tasks)
+        self._names = ", ".join(task.name for task in self.tasks)
         self._catalogue = Catalogue(self.tasks, broker.codec)
         spec = _spec(table, schema)
         if notify:
@@ -63,11 +63,24 @@ class TaskQueue:
         if on_step is not None and not callable(on_step):
             raise DeclarationError(f"on_step={on_step!r:.200} cannot be called; give a function that takes a StepRun")
         self.queue: Queue = broker.queue(spec)
-        self._id_of = partial(read_id, broker.dialect.decoder(spec.id))
-        handler = make_handler(
-            partial(run_step, self._catalogue, self._id_of),
-            spec,
+        stepping = Stepping(updated_at=noted_in(spec), adopt_after=_adopt_seconds(spec, adopt_after))
+        handler = self._handler(
+            stepping,
+            on_step,
             workers=whole(workers, f"table {spec.name!r}: workers", 1),
+            lease=broker.lease if lease is None else lease,
+            poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
+        )
+        self._check_alone()
+        self.queue.register(attrs.evolve(handler, channels=(spec.full_name, PG_TASK_CHANGED) if notify else ()))
+
+    def _handler(self, stepping: Stepping, on_step: Callable[[StepRun], object] | None, **settings: Any) -> Handler:
+        spec, dialect = self.queue.spec, self.broker.dialect
+        payload, id_of = spec.role(Role.PAYLOAD), partial(read_id, dialect.decoder(spec.id))
+        assert payload is not None
+        handler = make_handler(
+            partial(run_step, self._catalogue, id_of),
+            spec,
             by_key=False,
             prefetch=0,
             batch=None,
@@ -76,13 +89,20 @@ class TaskQueue:
             dead_letter=None,
             retry=None,
             on_decode_error=None,
-            lease=broker.lease if lease is None else lease,
-            poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
             reply_to=None,
+            **settings,
         )
-        made = self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step)
-        self._check_alone()
-        self.queue.register(made)
+        runner = partial(
+            StepRunner,
+            catalogue=self._catalogue,
+            payload=payload,
+            encode=dialect.encoder(payload),
+            on_step=on_step,
+            id_of=id_of,
+            skipped=stepping.left,
+            wake_others=partial(_wake_others, self.queue),
+        )
+        return attrs.evolve(handler, name=f"of the tasks {self._names}", kind=bytes, stepping=stepping, runner=runner)
 
     def _check_alone(self) -> None:
         for queue in self.broker.queues:
@@ -92,46 +112,6 @@ class TaskQueue:
                     f"table {self.name!r} has a TaskQueue {other.name} already, and this one is of the tasks "
                     f"{self._names}; make one TaskQueue with all of them"
                 )
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(task.name for task in self.tasks)
-
-    def _stepping(
-        self,
-        handler: Handler,
-        *,
-        notify: bool,
-        adopt_after: Duration | None,
-        on_step: Callable[[StepRun], object] | None,
-    ) -> Handler:
-        spec, dialect = self.queue.spec, self.broker.dialect
-        updated_at, payload = noted_in(spec), spec.role(Role.PAYLOAD)
-        assert payload is not None
-        if adopt_after is not None and updated_at is None:
-            raise DeclarationError(
-                f"table {spec.name!r}: adopt_after={adopt_after!r} needs a column updated_at, which tells how long a "
-                "row was left alone; add one, or leave adopt_after out"
-            )
-        after = None if adopt_after is None else some_seconds(adopt_after, "adopt_after", "would take running tasks")
-        stepping = Stepping(updated_at=updated_at, adopt_after=after)
-        return attrs.evolve(
-            handler,
-            name=f"of the tasks {self._names}",
-            kind=bytes,
-            stepping=stepping,
-            runner=partial(
-                StepRunner,
-                catalogue=self._catalogue,
-                payload=payload,
-                encode=dialect.encoder(payload),
-                on_step=on_step,
-                id_of=self._id_of,
-                skipped=stepping.left,
-                wake_others=partial(_wake_others, self.queue),
-            ),
-            channels=(spec.full_name, PG_TASK_CHANGED) if notify else (),
-        )
 
     @property
     def name(self) -> str:
@@ -249,6 +229,17 @@ def _spec(table: str | type | TableSpec, schema: str | None) -> TableSpec:
     spec = spec_of(table)
     check_roles(spec)
     return spec
+
+
+def _adopt_seconds(spec: TableSpec, given: Duration | None) -> float | None:
+    if given is None:
+        return None
+    if noted_in(spec) is None:
+        raise DeclarationError(
+            f"table {spec.name!r}: adopt_after={given!r} needs a column updated_at, which tells how long a "
+            "row was left alone; add one, or leave adopt_after out"
+        )
+    return some_seconds(given, "adopt_after", "would take running tasks")
 
 
 def _state(given: TaskState | str) -> TaskState:

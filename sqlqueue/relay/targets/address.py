@@ -139,9 +139,8 @@ class Address:
 
 def shown(scheme: str, hosts: tuple[tuple[str, int | None], ...]) -> str:
     """Scheme and hosts as a URL."""
-    named = (f"[{host}]" if ":" in host else host for host, _ in hosts)
-    ports = ("" if port is None else f":{port}" for _, port in hosts)
-    return f"{scheme}://" + ",".join(name + port for name, port in zip(named, ports, strict=True))
+    named = [(f"[{host}]" if ":" in host else host, port) for host, port in hosts]
+    return f"{scheme}://" + ",".join(host if port is None else f"{host}:{port}" for host, port in named)
 
 
 def parse(url: str) -> Address:
@@ -153,41 +152,37 @@ def parse(url: str) -> Address:
         parts = urlsplit(url)
     except ValueError:  # whose text repeats what it cannot read
         raise _unreadable(scheme) from None
-    _check_ends(scheme, rest)
-    login, at, hosts = parts.netloc.rpartition("@")
-    username, _, password = login.partition(":")
-    return Address(
-        scheme=scheme,
-        hosts=_hosts(scheme, hosts),
-        username=unquote(username) if at and username else None,
-        password=unquote(password) if at and password else None,
-        path=unquote(parts.path[1:]),
-        options=MappingProxyType(_options(scheme, parts.query)),
-    )
-
-
-def _unreadable(scheme: str) -> DeclarationError:
-    return DeclarationError(f"the {scheme} URL cannot be read: its host is neither a name nor an address")
-
-
-def _check_ends(scheme: str, rest: str) -> None:
-    """A login ends at the last @, and hosts at the first / ? or #: one of these in a password would make a host of the
-    user."""
-    _, *behind = re.split("[/?#]", rest, maxsplit=1)
-    if any("@" in part for part in behind):
+    # A login ends at the last @, and hosts at the first / ? or #: one of these in a password would make a host of the
+    # user.
+    if "@" in "".join(re.split("[/?#]", rest, maxsplit=1)[1:]):
         raise DeclarationError(
             f"an @ stands behind the hosts: percent-encode / ? # @ in the password of the {scheme} URL (%2F %3F %23 "
             "%40), and an @ behind the hosts as well"
         )
     if "#" in rest:
         raise DeclarationError(f"the {scheme} URL has a '#', and what follows would count for nothing: write %23")
-
-
-def _hosts(scheme: str, text: str) -> tuple[tuple[str, int | None], ...]:
-    hosts = text.split(",")
-    if len(hosts) > 1 and any(host.partition(":")[0] == "" for host in hosts):
+    login, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = login.partition(":")
+    named = hosts.split(",")
+    if len(named) > 1 and any(host.partition(":")[0] == "" for host in named):
         raise DeclarationError(f"the {scheme} URL names several hosts, and one of them is empty; leave it out")
-    return tuple(_host(scheme, host) for host in hosts)
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in options:
+            raise DeclarationError(f"the {scheme} URL has the option {name!r} twice")
+        options[name] = value
+    return Address(
+        scheme=scheme,
+        hosts=tuple(_host(scheme, host) for host in named),
+        username=unquote(username) or None,
+        password=unquote(password) or None,
+        path=unquote(parts.path[1:]),
+        options=MappingProxyType(options),
+    )
+
+
+def _unreadable(scheme: str) -> DeclarationError:
+    return DeclarationError(f"the {scheme} URL cannot be read: its host is neither a name nor an address")
 
 
 def _host(scheme: str, text: str) -> tuple[str, int | None]:
@@ -203,15 +198,6 @@ def _host(scheme: str, text: str) -> tuple[str, int | None]:
 
 def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdecimal()
-
-
-def _options(scheme: str, query: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name in found:
-            raise DeclarationError(f"the {scheme} URL has the option {name!r} twice")
-        found[name] = value
-    return found
 
 
 # -- validators of settings: a mistake raises where the publisher is made -------------------------------------------
