@@ -22,12 +22,12 @@ from sqlqueue.steps.step import Step
 from sqlqueue.strategies.binding import Binding
 from sqlqueue.words import Words, every
 
-#: The roles of the columns that are read, beside the moments that have none.
-READ = (Role.ID, Role.PAYLOAD, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING, Role.ERROR, Role.LEASE)
-NOTED = ("created_at", "updated_at")
-
 #: What a queue of tasks cannot do without.
 NEEDED = (Role.PAYLOAD, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING, Role.ERROR, Role.LEASE)
+
+#: The roles of the columns that are read, beside the moments that have none.
+READ = (Role.ID, *NEEDED)
+NOTED = ("created_at", "updated_at")
 
 #: What it does not serve: no task would be in a group, wait for its key, or be kept once it is done.
 REFUSED = (Role.GROUP, Role.PARTITION_KEY, Role.PROCESSED_AT)

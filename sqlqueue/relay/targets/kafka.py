@@ -5,7 +5,7 @@ The options are librdkafka's, by their names."""
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -85,11 +85,11 @@ class KafkaPublisher:
         try:
             Producer({**settings, "bootstrap.servers": "", "log_level": 0})  # one without servers connects nowhere
         except KafkaException as error:
-            raise DeclarationError(f"{self.name}: {self._shown(error.args[0].str())}") from None
+            raise DeclarationError(f"{self.name}: {self.without_secrets(error.args[0].str())}") from None
         except (TypeError, AttributeError, ValueError) as error:  # such as one that takes a function
-            said = self._shown(str(error))
+            said = self.without_secrets(str(error))
             raise DeclarationError(f"{self.name}: an option of another kind than text: {said}; leave it out") from None
-        self._client = ClientHolder(lambda: KafkaClient(settings))
+        self._client = ClientHolder(lambda: KafkaClient(self, settings))
 
     @classmethod
     def from_url(cls, url: str) -> "KafkaPublisher":
@@ -120,7 +120,7 @@ class KafkaPublisher:
         if result.open_indexes():
             try:
                 client = self._client.get()
-                client.produce(result, self._topic, self.timeout, self._shown)
+                client.produce(result)
             except Refused as error:
                 otherwise = str(error)
             else:
@@ -131,11 +131,11 @@ class KafkaPublisher:
     def close(self) -> None:
         self._client.close()
 
-    def _topic(self, message: OutgoingMessage) -> str:
+    def topic_of(self, message: OutgoingMessage) -> str:
         return destination_of(message, self.topic, "topic")
 
     def _check(self, message: OutgoingMessage) -> None:
-        topic = self._topic(message)
+        topic = self.topic_of(message)
         if not TOPIC.fullmatch(topic):
             raise Refused(
                 f"{topic[:100]!r} is no topic's name: give letters, digits, dots, dashes and underscores, 249 at most"
@@ -153,7 +153,7 @@ class KafkaPublisher:
             "message.timeout.ms": str(max(1, round(self.timeout * 1000))),
         }
 
-    def _shown(self, text: str) -> str:
+    def without_secrets(self, text: str) -> str:
         """A text of librdkafka's without our secrets."""
         secrets = [value for name, value in self.options.items() if "password" in name or "secret" in name]
         for secret in (self.password, *secrets):
@@ -179,6 +179,7 @@ class KafkaClient:
     `produce` and `close` are for any thread. `failed`: a fatal error made the producer useless.
     """
 
+    _publisher: KafkaPublisher
     _settings: Mapping[str, Any]
     failed: bool = attrs.field(init=False, default=False)
     _trouble: str = attrs.field(init=False, default="")
@@ -193,25 +194,19 @@ class KafkaClient:
         self._thread = threading.Thread(target=self._run, name="sqlqueue-kafka", daemon=True)
         self._thread.start()
 
-    def produce(
-        self,
-        result: PublishResult,
-        topic: Callable[[OutgoingMessage], str],
-        timeout: float,
-        shown: Callable[[str], str],
-    ) -> None:
-        """Hand all open messages to the producer, and wait for a report on each. `shown` takes secrets out of texts."""
-        until = monotonic() + timeout + GRACE
+    def produce(self, result: PublishResult) -> None:
+        """Hand all open messages to the producer, and wait for a report on each."""
+        until = monotonic() + self._publisher.timeout + GRACE
         reports: SimpleQueue[Report] = SimpleQueue()
         waiting = 0
         for index in result.open_indexes():
             if not result.is_open(index):
                 continue
-            while not self._hand_over(result, index, topic(result.messages[index]), reports) and monotonic() < until:
-                waiting -= self._collect(result, reports, INTERVAL, shown)
+            while not self._hand_over(result, index, reports) and monotonic() < until:
+                waiting -= self._collect(result, reports, INTERVAL)
             waiting += not result.is_known(index)
         while waiting and monotonic() < until:
-            waiting -= self._collect(result, reports, until - monotonic(), shown)
+            waiting -= self._collect(result, reports, until - monotonic())
 
     def close(self) -> None:
         """What has no report yet is given up."""
@@ -221,7 +216,7 @@ class KafkaClient:
         self._producer.flush(GRACE)
         self._thread.join()
 
-    def _hand_over(self, result: PublishResult, index: int, topic: str, reports: "SimpleQueue[Report]") -> bool:
+    def _hand_over(self, result: PublishResult, index: int, reports: "SimpleQueue[Report]") -> bool:
         """False where the producer's queue is full, which is its way to slow us down."""
         message = result.messages[index]
         headers = {**message.headers, **({} if message.id is None else {ID_HEADER: message.id})}
@@ -230,7 +225,7 @@ class KafkaClient:
                 if self._closed:
                     raise Refused(CLOSED)
                 self._producer.produce(
-                    topic,
+                    self._publisher.topic_of(message),
                     message.payload,
                     message.key,
                     headers=list(headers.items()),
@@ -243,9 +238,7 @@ class KafkaClient:
             result.refuse(index, self._reason(message, error.args[0]))
         return True
 
-    def _collect(
-        self, result: PublishResult, reports: "SimpleQueue[Report]", seconds: float, shown: Callable[[str], str]
-    ) -> int:
+    def _collect(self, result: PublishResult, reports: "SimpleQueue[Report]", seconds: float) -> int:
         """Wait for a report; how many came."""
         try:
             index, error = take(reports, seconds)
@@ -254,7 +247,7 @@ class KafkaClient:
         if error is None:
             result.confirm(index)
         else:
-            result.refuse(index, shown(self._reason(result.messages[index], error)))
+            result.refuse(index, self._publisher.without_secrets(self._reason(result.messages[index], error)))
         return 1
 
     def _reason(self, message: OutgoingMessage, error: KafkaError) -> str:

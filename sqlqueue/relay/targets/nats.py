@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import ssl
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -286,18 +286,9 @@ class NATSSession:
             )
 
     async def _published(self, subject: str, payload: bytes, headers: dict[str, str]) -> PubAck:
-        try:
-            return await self._confirmed(self._stream.publish(subject, payload, FOREVER, headers=headers or None))
-        except NoStreamResponseError:
-            raise Refused(f"no stream covers the subject {subject!r}, or JetStream is off; create one") from None
-        except APIError as error:
-            raise Refused(f"the stream refused it: {error.description} (error {error.err_code})") from None
-        except Error as error:
-            raise Refused(f"{type(error).__name__}: {error}") from None
-
-    async def _confirmed(self, published: Coroutine[Any, Any, PubAck]) -> PubAck:
         # `publish_async` would spare the task, but a refusal by the stream never reaches its future (nats-py 2.16).
-        waiting = asyncio.ensure_future(published)
+        publishing = self._stream.publish(subject, payload, FOREVER, headers=headers or None)
+        waiting = asyncio.ensure_future(publishing)
         self._waiting.add(waiting)
         try:
             return await waiting
@@ -305,6 +296,12 @@ class NATSSession:
             if waiting not in self._given_up:
                 raise
             raise Refused(f"the connection to {self._where} was lost before it was confirmed") from None
+        except NoStreamResponseError:
+            raise Refused(f"no stream covers the subject {subject!r}, or JetStream is off; create one") from None
+        except APIError as error:
+            raise Refused(f"the stream refused it: {error.description} (error {error.err_code})") from None
+        except Error as error:
+            raise Refused(f"{type(error).__name__}: {error}") from None
         finally:
             self._waiting.discard(waiting)
             self._given_up.discard(waiting)
