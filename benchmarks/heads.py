@@ -15,12 +15,13 @@ from benchmarks.jobs import LineJob, LockedLineJob, fill_lines, queue_on
 from benchmarks.race import timed
 from benchmarks.report import Rounds
 from sqlqueue import Queue
-from sqlqueue.rows import reader
+from sqlqueue.delivery import reader
+from sqlqueue.outcome import RELEASE
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import spec_of
-from sqlqueue.strategies.base import RELEASE, Claim, Strategy
+from sqlqueue.strategies.claim import Claim, Strategy
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.words import Words
 from tests.support.database import Database
 
 #: Rows of a key, in the table without a busy one.

@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 
 from benchmarks.raw import LEASE, Loop, text
-from sqlqueue.rows import reader
+from sqlqueue.delivery import reader
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.sql import Statement
 from sqlqueue.steps import TaskQueue
 from sqlqueue.steps.table import noted_in
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
-from sqlqueue.words import Words
+from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
 from tests.support.database import Database
 
 NEXT = {"First": "Second", "Second": "Third"}

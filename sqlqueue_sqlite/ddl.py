@@ -6,8 +6,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import Dialect
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite.fragments import now

@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts
-from sqlqueue.spec import NULLABLE, ColumnSpec
+from sqlqueue.roles import NULLABLE, Role
+from sqlqueue.spec import ColumnSpec
 from sqlqueue_sqlite.values import is_a, is_moment, is_number, kind_of
 
 INTEGER, TEXT, BLOB, REAL, NUMERIC = "INTEGER", "TEXT", "BLOB", "REAL", "NUMERIC"

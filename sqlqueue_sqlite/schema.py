@@ -7,9 +7,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Connection, Row
 from sqlqueue.errors import SchemaError
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue_sqlite import moments

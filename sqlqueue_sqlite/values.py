@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Any, get_origin
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import Converter
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_sqlite import moments
 

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import attrs
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import Dialect
 from sqlqueue.errors import DeclarationError
 from sqlqueue.spec import ColumnSpec, TableSpec, default_of

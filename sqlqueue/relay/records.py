@@ -24,7 +24,6 @@ from sqlqueue.schema import check_statements, check_table
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import insert
-from sqlqueue.words import Words, every
 
 FIND = """
 SELECT {own_id} AS id, {destination} AS destination, {processed} AS processed FROM {table}

@@ -10,9 +10,8 @@ from typing import Any
 import attrs
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.connection import Connection
-from sqlqueue.consumer.batch_runner import one_per_row
+from sqlqueue.consumer.run_handler import one_per_row
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError, TransactionError
 from sqlqueue.handler import FORM, Handler, signature_of

@@ -9,9 +9,9 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
+from sqlqueue.codec import RECORD_HEADER
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.handler import publisher_of, whole
-from sqlqueue.headers import RECORD_HEADER
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.relay.record_table import Names, ddl_statements, from_text, to_text
 from sqlqueue.relay.records import Records, Unprocessed

@@ -10,11 +10,10 @@ import attrs
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 
-from sqlqueue.codec import Codec, JsonCodec, takes_none
-from sqlqueue.converter import from_json, make_converter
+from sqlqueue.codec import Codec, JsonCodec, from_json, make_converter, takes_none
 from sqlqueue.errors import DeclarationError, DecodeError, EncodeError, SQLQueueError
+from sqlqueue.outcome import Rules, describe_value
 from sqlqueue.retry import policy
-from sqlqueue.settling import Rules, describe_value
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.task import DOT, Task
 

@@ -10,13 +10,23 @@ import attrs
 
 from sqlqueue.clock import later
 from sqlqueue.codec import JsonCodec
-from sqlqueue.consumer.handlers import RELEASED, STOPS, Finished, Runner, Work
-from sqlqueue.delivery import Delivery
+from sqlqueue.consumer.run_handler import RELEASED, STOPS, Finished, Runner, Work
+from sqlqueue.delivery import Delivery, encode_payload
 from sqlqueue.dialect import Converter
 from sqlqueue.errors import EncodeError
-from sqlqueue.outcome import DeadLetter, Drop, Retry
-from sqlqueue.rows import encode_payload
-from sqlqueue.settling import Verdict, decide, describe_error, describe_value, spend, spent_at_claim
+from sqlqueue.outcome import (
+    DeadLetter,
+    Drop,
+    Move,
+    Retry,
+    Settlement,
+    Verdict,
+    decide,
+    describe_error,
+    describe_value,
+    spend,
+    spent_at_claim,
+)
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.step import Next, StepContext, StepRun

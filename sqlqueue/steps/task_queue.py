@@ -9,19 +9,19 @@ import attrs
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration
-from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import Handler, make_handler, some_seconds, whole
-from sqlqueue.parking import AsFound, listed
+from sqlqueue.inspect import AsFound, listed
 from sqlqueue.queue import Queue
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
 from sqlqueue.steps.running import StepRunner, read_id, run_step
 from sqlqueue.steps.step import Step, StepRun
 from sqlqueue.steps.table import StoredTask, TaskReader, TaskState, check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
-from sqlqueue.strategies.stepping import Stepping
-from sqlqueue.words import Words
+from sqlqueue.strategies.steps import Stepping
 
 #: The channel of pg_task's own trigger, and where its workers are told to stop.
 PG_TASK_CHANGED = "pg_task_changed"

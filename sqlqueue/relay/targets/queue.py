@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import Trouble
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.publisher import OutgoingMessage
