@@ -42,7 +42,7 @@ class How:
 
     def fresh(self, queue: Queue) -> Strategy[Any]:
         """A strategy of the queue that has claimed nothing yet."""
-        sql = Words(queue.broker.dialect, queue.spec, grouped=False)
+        sql = QueueSQL(queue.broker.dialect, queue.spec, grouped=False)
         columns = reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any).columns
         return self.strategy(sql, columns=columns, most=self.heads, **self.settings)
 

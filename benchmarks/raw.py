@@ -19,7 +19,6 @@ from sqlqueue.delivery import reader
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.sql import Statement
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.words import Words
 
 LEASE = 30.0
 

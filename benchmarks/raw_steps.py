@@ -29,7 +29,7 @@ Done = tuple[Any, str | None]
 
 def loop(database: Database, tasks: TaskQueue, batch: int) -> Loop:
     broker, spec = tasks.broker, tasks.queue.spec
-    sql = Words(broker.dialect, spec, grouped=False)
+    sql = QueueSQL(broker.dialect, spec, grouped=False)
     columns = reader(broker.dialect, spec, broker.codec, bytes).columns
     shape = shape_of(sql, Stepping(updated_at=noted_in(spec)), lambda expression: expression)
     lease = Lease(sql, columns=columns, seconds=LEASE, most=batch, cap=RESUMED, shape=shape)

@@ -8,8 +8,9 @@ import attrs
 
 from sqlqueue.dialect import Dialect
 from sqlqueue.errors import DeclarationError
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec, default_of
-from sqlqueue.words import Words
 
 #: What there must be, as it is written.
 NEEDED = {
@@ -62,7 +63,7 @@ def ddl_statements(dialect: Dialect, spec: TableSpec) -> list[str]:
     """The table; where processed records are kept, an index of the others by id, and one of them by when that was."""
     statements = list(dialect.create_table(spec))
     if spec.has(Role.PROCESSED_AT):
-        sql = Words(dialect, spec, grouped=False)
+        sql = QueueSQL(dialect, spec, grouped=False)
         processed_at = sql.bare(Role.PROCESSED_AT)
         statements.append(dialect.create_index(spec, [sql.bare(Role.ID)], f"{processed_at} IS NULL"))
         statements.append(dialect.create_index(spec, [processed_at], f"{processed_at} IS NOT NULL"))

@@ -10,16 +10,16 @@ from uuid import uuid4
 import attrs
 
 from sqlqueue.clock import DatabaseClock
-from sqlqueue.codec import Codec
-from sqlqueue.column import Role
+from sqlqueue.codec import Codec, decode_headers
 from sqlqueue.connection import Connection, Pool, Row
+from sqlqueue.delivery import decode_column
 from sqlqueue.dialect import Dialect
+from sqlqueue.enqueue import RowMaker
 from sqlqueue.errors import DeclarationError, DecodeError, EncodeError
-from sqlqueue.headers import decode_headers
-from sqlqueue.producing import RowMaker
 from sqlqueue.publisher import OutgoingMessage
+from sqlqueue.queue_sql import QueueSQL, every
 from sqlqueue.relay.record_table import check_declared, makes_id, to_text
-from sqlqueue.rows import decode_column
+from sqlqueue.roles import Role
 from sqlqueue.schema import check_statements, check_table
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement, fill
@@ -113,7 +113,7 @@ class Records:
     def __init__(self, dialect: Dialect, spec: TableSpec, codec: Codec) -> None:
         check_declared(spec)
         self.dialect, self.spec, self.codec = dialect, spec, codec
-        self.sql = Words(dialect, spec, grouped=False)
+        self.sql = QueueSQL(dialect, spec, grouped=False)
         name = spec.role(Role.GROUP)
         assert name is not None
         #: The column that holds where a message was sent to.

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import publisher_of
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 
 #: Columns that only the queue itself reads and writes; a row that is delivered again is the same without them.
 ITS_OWN = (

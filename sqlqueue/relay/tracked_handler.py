@@ -19,6 +19,7 @@ from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
 from sqlqueue.relay.record_table import Names, from_text
 from sqlqueue.relay.records import Record, Records
+from sqlqueue.roles import Role
 from sqlqueue.sql import Call, Statement
 
 log = logging.getLogger("sqlqueue")

@@ -30,8 +30,7 @@ from sqlqueue.outcome import (
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
 from sqlqueue.steps.step import Next, StepContext, StepRun
-from sqlqueue.strategies.base import Move, Settlement
-from sqlqueue.strategies.stepping import LeftAlone
+from sqlqueue.strategies.steps import LeftAlone
 
 log = logging.getLogger("sqlqueue")
 

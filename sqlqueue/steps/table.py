@@ -9,18 +9,18 @@ from uuid import UUID
 
 import attrs
 
-from sqlqueue.column import Role
 from sqlqueue.connection import Connection
+from sqlqueue.delivery import decode_column
 from sqlqueue.dialect import Row
 from sqlqueue.errors import DeclarationError, DecodeError
-from sqlqueue.parking import id_in
-from sqlqueue.rows import decode_column
+from sqlqueue.inspect import id_in
+from sqlqueue.queue_sql import QueueSQL, every
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep, names_of, text_of
 from sqlqueue.steps.step import Step
-from sqlqueue.strategies.binding import Binding
-from sqlqueue.words import Words, every
+from sqlqueue.strategies.plan import Parameters
 
 #: What a queue of tasks cannot do without.
 NEEDED = (Role.PAYLOAD, Role.RETRY_AFTER, Role.ATTEMPT, Role.RUNNING, Role.ERROR, Role.LEASE)
@@ -133,9 +133,9 @@ class StoredTask:
 class TaskReader:
     """Reads the tasks of one queue."""
 
-    def __init__(self, sql: Words, catalogue: Catalogue) -> None:
+    def __init__(self, sql: QueueSQL, catalogue: Catalogue) -> None:
         self._sql, self._catalogue = sql, catalogue
-        self._parameters = Binding(sql, group=None, cap=None)
+        self._parameters = Parameters(sql, group=None, cap=None)
         columns = [column for role in READ if (column := sql.spec.role(role)) is not None]
         noted = [column for column in sql.spec.columns if column.role is None and column.field in NOTED]
         self._columns: Sequence[ColumnSpec] = [*columns, *noted]

@@ -200,7 +200,7 @@ class TaskQueue:
 
     @cached_property
     def _reader(self) -> TaskReader:
-        return TaskReader(Words(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
+        return TaskReader(QueueSQL(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
 
 
 def _wake_others(queue: Queue) -> None:

@@ -9,12 +9,12 @@ import attrs
 
 from sqlqueue import Broker, DatabaseClock, Queue
 from sqlqueue.codec import JsonCodec
-from sqlqueue.column import Role
-from sqlqueue.consumer.claiming import leaving_for, words_of
-from sqlqueue.parking import Parking
-from sqlqueue.producing import RowMaker
+from sqlqueue.consumer.subscription import dead_letters_for, sql_of
+from sqlqueue.delivery import reader
+from sqlqueue.enqueue import RowMaker
+from sqlqueue.inspect import Parking
 from sqlqueue.relay.records import Records, Unprocessed
-from sqlqueue.rows import reader
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from sqlqueue.consumer.polling import take
 from sqlqueue.errors import DeclarationError
 from sqlqueue.hookspecs import hookimpl
 from sqlqueue.publisher import OutgoingMessage, Publisher
@@ -28,7 +29,6 @@ from sqlqueue.relay.targets.publishing import (
     check_messages,
     destination_of,
 )
-from sqlqueue.timed import take
 
 logger = logging.getLogger("sqlqueue.relay")
 

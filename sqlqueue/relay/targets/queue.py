@@ -9,6 +9,7 @@ from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.queue import Conflict, Queue
 from sqlqueue.relay.targets.publishing import BEHIND
+from sqlqueue.roles import Role
 
 #: The header that carries a message's id where no column does.
 ID_HEADER = "message-id"
