@@ -21,7 +21,7 @@ from sqlqueue.consumer.polling import NextDue
 from sqlqueue.dialect import Connection, Pool, Trouble
 from sqlqueue.errors import PoolTooSmall, SQLQueueError
 from sqlqueue.outcome import Settlement
-from sqlqueue.strategies.claim import NOBODY, Ahead, Claim, LeaseStrategy, PassOver, Turned
+from sqlqueue.strategies.claim import NOBODY, Claim, LeaseStrategy, PassOver, Turn, Turned, Upcoming
 
 #: Connections that a pool must have which lends one to a listener for good.
 LEAST_WITH_LISTENER = 2
@@ -198,7 +198,8 @@ class Database:
 
     def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int, pass_over: PassOver = NOBODY) -> Turned:
         with self.budget.connection(self.patience) as connection:
-            return self.strategy.turn(connection, settlements, limit, self.now(), pass_over)
+            turn = Turn(settlements=settlements, limit=limit, now=self.now(), pass_over=pass_over)
+            return self.strategy.turn(connection, turn)
 
     def extend(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Extend these leases; the claims that were lost.
@@ -214,7 +215,7 @@ class Database:
         with self.budget.pool.direct() as connection:
             return self.strategy.extend(connection, claims, self.now())
 
-    def look_ahead(self, pass_over: PassOver = NOBODY) -> tuple[Ahead, float | None]:
+    def look_ahead(self, pass_over: PassOver = NOBODY) -> tuple[Upcoming, float | None]:
         """What the queue waits for, and in how many seconds the next row falls due."""
         now = self.now()
         with self.budget.connection(self.patience) as connection:

@@ -18,7 +18,7 @@ from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.errors import TransactionError
 from sqlqueue.outcome import RELEASE, Move, refused
-from sqlqueue.strategies.claim import NOBODY, Claim
+from sqlqueue.strategies.claim import NOBODY, Claim, Turn
 from sqlqueue.strategies.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class ConnectionWorker:
         begun = seats.begin_look() if look else None
         pass_over = begun.pass_over if begun else NOBODY
         settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []
-        turned = shared.strategy.turn(connection, settlements, int(look), shared.now(), pass_over)
+        turn = Turn(settlements=settlements, limit=int(look), now=shared.now(), pass_over=pass_over)
+        turned = shared.strategy.turn(connection, turn)
         if finished is not None:
             self.unsettled = None
             if turned.lost:
@@ -136,7 +137,7 @@ class ConnectionWorker:
         if held or transaction.closed:
             return one, not transaction.closed
         try:
-            return one, shared.strategy.hold_again(transaction, claim)
+            return one, shared.strategy.reclaim(transaction, claim)
         except Exception as error:  # noqa: BLE001 - the same
             log.debug("queue %s: row %r: %r", shared.queue, claim.id, error)
             transaction.close()  # and with it whatever it holds
@@ -186,7 +187,7 @@ class ConnectionWorker:
         """Settle a row by itself whose settlement together with others failed, while it is, or can be, held."""
         self.unsettled = one
         try:
-            if self.seats.shared.strategy.hold_again(connection, one.work.delivery.claim):
+            if self.seats.shared.strategy.reclaim(connection, one.work.delivery.claim):
                 self._turn(connection, one, look=False)
                 return
         except Exception as error:  # sorted by what the dialect makes of it
@@ -217,7 +218,7 @@ class ConnectionWorker:
             try:
                 if isinstance(connection, Transaction):
                     connection.roll_back()
-                if not shared.strategy.hold_again(connection, claim):
+                if not shared.strategy.reclaim(connection, claim):
                     if connection.closed:
                         break
                     self.abandon(one.work, connection)  # somebody else has it by now
@@ -273,7 +274,7 @@ class ConnectionWorker:
             else:
                 with shared.budget.pool.direct() as spare:
                     aside = Transaction(spare, None)  # type: ignore[arg-type]  # it is a Session
-                    shared.strategy.turn(aside, [(claim, RELEASED.settlement)], 0, shared.now())
+                    shared.strategy.turn(aside, Turn(settlements=[(claim, RELEASED.settlement)], now=shared.now()))
         except Exception:  # the handler's transaction may be in the way
             log.exception("queue %s: row %r could not be given back", shared.queue, claim.id)
         self.seats.lose(work)
@@ -340,7 +341,9 @@ class BatchConnectionWorker(ConnectionWorker):
         begun = seats.begin_look() if look else None
         pass_over = begun.pass_over if begun else NOBODY
         settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
-        turned = shared.strategy.turn(connection, settlements, shared.batch if look else 0, shared.now(), pass_over)
+        limit = shared.batch if look else 0
+        turn = Turn(settlements=settlements, limit=limit, now=shared.now(), pass_over=pass_over)
+        turned = shared.strategy.turn(connection, turn)
         self._open = False
         gone = {id(claim) for claim in turned.gone}
         for one in finished:
@@ -377,7 +380,7 @@ class BatchConnectionWorker(ConnectionWorker):
         parted = False
         try:
             settlements = [(work.delivery.claim, RELEASE) for work in behind]
-            strategy.turn(connection, settlements, 0, self.seats.shared.now())
+            strategy.turn(connection, Turn(settlements=settlements, now=self.seats.shared.now()))
             parted = not connection.closed
         finally:
             if not parted:
@@ -408,7 +411,7 @@ class BatchConnectionWorker(ConnectionWorker):
         for number in range(TRIES):
             if shared.strategy.one_transaction or shared.classify(error) in FINAL:
                 break
-            if not shared.strategy.hold_again(connection, finished[0].work.delivery.claim):
+            if not shared.strategy.reclaim(connection, finished[0].work.delivery.claim):
                 break
             NEVER.wait(FIRST_PAUSE * 2**number)
             try:

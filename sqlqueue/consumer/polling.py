@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import attrs
 
-from sqlqueue.strategies.claim import Ahead, PassOver
+from sqlqueue.strategies.claim import PassOver, Upcoming
 
 T = TypeVar("T")
 
@@ -259,11 +259,11 @@ class NextDue:
 
     _looked_at: datetime | None = None
 
-    def due_in(self, ahead: Ahead, now: datetime) -> float | None:
+    def due_in(self, ahead: Upcoming, now: datetime) -> float | None:
         """Seconds, 0 where a row is due already; None where none is known."""
         now = ahead.now or now
         stands, self._looked_at = now == self._looked_at, now
-        if ahead.passed_over:
+        if ahead.skipped:
             return 0.0
         if ahead.due is None:
             return None

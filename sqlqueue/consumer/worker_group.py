@@ -31,7 +31,7 @@ from sqlqueue.consumer.workers import OnStop, WorkerThreads
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.sql import Begin
-from sqlqueue.strategies.claim import NOBODY, Ahead, ConnectionStrategy
+from sqlqueue.strategies.claim import NOBODY, ConnectionStrategy, Upcoming
 
 
 @attrs.define(eq=False)
@@ -202,7 +202,7 @@ class WorkerGroup:
         for other in others:
             self.shared.runner.notices.tell("claimed", other.delivery)
 
-    def found_nothing(self, ahead: Ahead, look: BegunLook, seat: ConnectionWorker) -> None:
+    def found_nothing(self, ahead: Upcoming, look: BegunLook, seat: ConnectionWorker) -> None:
         with self._lock:  # decided: when somebody looks again
             due_in, now = self._next_due.due_in(ahead, self.shared.now()), monotonic()
             passed_over = due_in is not None and due_in <= 0

@@ -20,10 +20,10 @@ from sqlqueue.steps.catalogue import Catalogue
 from sqlqueue.steps.history import StepRun
 from sqlqueue.steps.inspecting import Inspecting, StoredTask, TaskState
 from sqlqueue.steps.running import StepRunner, read_id, run_step
+from sqlqueue.steps.shape import Stepping
 from sqlqueue.steps.step import Step
 from sqlqueue.steps.table import check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
-from sqlqueue.strategies.steps import Stepping
 
 #: The channel of pg_task's own trigger, and where its workers are told to stop.
 PG_TASK_CHANGED = "pg_task_changed"

@@ -17,6 +17,7 @@ from sqlqueue.outcome import Rules
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.retry import Fixed, NoRetry
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.testing import ManualClock, Recorder
 
 #: Seconds.
@@ -51,10 +52,12 @@ class Stepper:
         notices = Observers(queue.name, [self.recorder])
         read = reader(broker.dialect, queue.spec, broker.codec, int)
         strategy = Lease(
-            QueueSQL(broker.dialect, queue.spec, False),
-            columns=read.columns,
-            seconds=LEASE,
-            most=self.hands.capacity,
+            QueuePlan(
+                sql=QueueSQL(broker.dialect, queue.spec, False),
+                columns=read.columns,
+                lease=LEASE,
+                most=self.hands.capacity,
+            )
         )
         self.runner = Runner(
             queue=queue.name,

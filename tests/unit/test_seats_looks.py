@@ -13,9 +13,9 @@ from sqlqueue.consumer.run_handler import Runner, Work
 from sqlqueue.consumer.worker_group import Shared, WorkerGroup
 from sqlqueue.delivery import Delivery
 from sqlqueue.observers import Observers
-from sqlqueue.strategies.claim import Ahead, Claim
+from sqlqueue.strategies.claim import Claim, Upcoming
 
-EMPTY = Ahead(hidden=False)
+EMPTY = Upcoming(hidden=False)
 
 #: It is only kept here.
 CONNECTION: Any = object()
@@ -52,20 +52,20 @@ def test_a_look_that_began_earlier_and_ends_later_hides_no_rows(seats: WorkerGro
 def test_what_a_look_that_began_earlier_saw_due_is_looked_for_soon(seats: WorkerGroup, early_first: bool) -> None:
     """The later one may have run while the earlier one tried that row, and held the lock on its key."""
     before, after = seats.begin_look(), seats.begin_look()
-    told = [(Ahead(hidden=True, passed_over=True), before), (Ahead(hidden=True), after)]
+    told = [(Upcoming(hidden=True, skipped=True), before), (Upcoming(hidden=True), after)]
     for ahead, look in told if early_first else reversed(told):
         seats.found_nothing(ahead, look, a_seat(seats))
     wait = seats._pace.wait(monotonic())
     assert wait is not None
     assert wait <= SOON + GRAIN
     assert not seats.idle
-    seats.found_nothing(Ahead(hidden=True), seats.begin_look(), a_seat(seats))
+    seats.found_nothing(Upcoming(hidden=True), seats.begin_look(), a_seat(seats))
     assert seats.idle
 
 
 def test_a_due_row_that_was_passed_over_counts_as_somebody_elses_once_two_looks_say_so(seats: WorkerGroup) -> None:
     """One look may have hidden it from itself: it held the lock on a key whose first row had just gone."""
-    passed_over = Ahead(hidden=True, passed_over=True)
+    passed_over = Upcoming(hidden=True, skipped=True)
     for idle in (False, True, True):
         seats.found_nothing(passed_over, seats.begin_look(), a_seat(seats))
         assert seats.idle is idle
