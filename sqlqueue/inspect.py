@@ -23,7 +23,7 @@ from sqlqueue.roles import ROLE_TYPES, Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.strategies.claim import Claim
-from sqlqueue.strategies.fifo import ALL, MOST_SEEN, line_parts
+from sqlqueue.strategies.fifo import ALL, MOST_SEEN, walk_parts
 from sqlqueue.strategies.order import unleased
 from sqlqueue.strategies.plan import Parameters
 
@@ -350,7 +350,7 @@ def _hidden(sql: QueueSQL, hides: Role) -> Statement:
     column, hiding = sql.spec.line, sql.spec.role(hides)
     assert column is not None
     assert hiding is not None
-    parts = line_parts(sql, [] if hides is Role.RETRY_AFTER else [unleased(sql)], limit=ALL)
+    parts = walk_parts(sql, [] if hides is Role.RETRY_AFTER else [unleased(sql)], limit=ALL)
     select = fill(
         HIDDEN,
         {

@@ -20,7 +20,7 @@ import attrs
 from sqlqueue.dialect import Connection, Pool, Trouble
 from sqlqueue.errors import PoolTooSmall, SQLQueueError
 from sqlqueue.outcome import Settlement
-from sqlqueue.strategies.claim import NOBODY, Ahead, Claim, LeaseStrategy, PassOver, Turned
+from sqlqueue.strategies.claim import NOBODY, Claim, LeaseStrategy, PassOver, Turn, Turned, Upcoming
 
 #: Connections that a pool must have which lends one to a listener for good.
 LEAST_WITH_LISTENER = 2
@@ -236,7 +236,8 @@ class Database:
 
     def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int, pass_over: PassOver = NOBODY) -> Turned:
         with self.budget.for_statement(self.patience) as connection:
-            return self.strategy.turn(connection, settlements, limit, self.now(), pass_over)
+            turn = Turn(settlements=settlements, limit=limit, now=self.now(), pass_over=pass_over)
+            return self.strategy.turn(connection, turn)
 
     def extend(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """Extend these leases; the claims that were lost.
@@ -252,7 +253,7 @@ class Database:
         with self.budget.pool.direct() as connection:
             return self.strategy.extend(connection, claims, self.now())
 
-    def look_ahead(self, now: datetime, pass_over: PassOver = NOBODY) -> Ahead:
+    def look_ahead(self, now: datetime, pass_over: PassOver = NOBODY) -> Upcoming:
         """What the queue waits for, where there was nothing to claim."""
         with self.budget.for_statement(self.patience) as connection:
             return self.strategy.look_ahead(connection, now, pass_over)

@@ -18,7 +18,7 @@ from sqlqueue.consumer.workers import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.outcome import RELEASE, Move
-from sqlqueue.strategies.claim import NOBODY, Claim
+from sqlqueue.strategies.claim import NOBODY, Claim, Turn
 from sqlqueue.strategies.transaction import Transaction
 
 log = logging.getLogger("sqlqueue")
@@ -129,7 +129,8 @@ class ConnectionWorker:
         self._claimed = round is not None
         pass_over, limit = (NOBODY, 0) if round is None else (round.pass_over, plan.most)
         try:
-            turned = plan.strategy.turn(connection, settlements, limit, plan.now(), pass_over)
+            turn = Turn(settlements=settlements, limit=limit, now=plan.now(), pass_over=pass_over)
+            turned = plan.strategy.turn(connection, turn)
             self._open = False
             if finished:
                 group.settled(finished, turned)
@@ -171,7 +172,8 @@ class ConnectionWorker:
         plan = self._group.plan
         parted = False
         try:
-            plan.strategy.turn(connection, [(work.delivery.claim, RELEASE) for work in behind], 0, plan.now())
+            settlements = [(work.delivery.claim, RELEASE) for work in behind]
+            plan.strategy.turn(connection, Turn(settlements=settlements, now=plan.now()))
             parted = not connection.closed
         finally:
             if not parted:
@@ -231,7 +233,7 @@ class ConnectionWorker:
         self._open = True
         if isinstance(connection, Transaction):
             connection.roll_back()
-        if self._group.plan.strategy.hold_again(connection, finished[0].work.delivery.claim):
+        if self._group.plan.strategy.reclaim(connection, finished[0].work.delivery.claim):
             NEVER.wait(pause)
             self._turn(connection, finished, claim=False)
         elif connection.closed:
@@ -326,7 +328,7 @@ class ConnectionWorker:
             else:
                 with plan.budget.pool.direct() as spare:
                     aside = Transaction(spare, None)  # type: ignore[arg-type]  # it is a Session
-                    plan.strategy.turn(aside, [(claim, RELEASED.settlement)], 0, plan.now())
+                    plan.strategy.turn(aside, Turn(settlements=[(claim, RELEASED.settlement)], now=plan.now()))
         except Exception:  # the handler's transaction may be in the way
             log.exception("queue %s: row %r could not be given back", plan.queue, claim.id)
         self._group.lose(work)

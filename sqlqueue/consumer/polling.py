@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from sqlqueue.strategies.claim import Ahead, PassOver
+from sqlqueue.strategies.claim import PassOver, Upcoming
 
 T = TypeVar("T")
 
@@ -204,12 +204,12 @@ class PollTimer:
         self._soon = SOON
         self._decide(now)
 
-    def due_in(self, ahead: Ahead, now: datetime) -> float | None:
+    def due_in(self, ahead: Upcoming, now: datetime) -> float | None:
         """Seconds until the next hidden row falls due, as far as the database can tell; 0 where a row is due already,
         None where none is known. `now`: the queue's clock, unless the database told its own."""
         now = ahead.now or now
         stands, self._read_at = now == self._read_at, now
-        if ahead.passed_over:
+        if ahead.skipped:
             return 0.0
         if ahead.due is None:
             return None

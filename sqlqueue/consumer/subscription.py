@@ -6,7 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
+
+import attrs
 
 from sqlqueue.clock import UTC, HostClock
 from sqlqueue.consumer import connection_worker
@@ -37,15 +39,12 @@ from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.claim import ConnectionStrategy, LeaseStrategy, Strategy
 from sqlqueue.strategies.dead_letter import DeadLetters
 from sqlqueue.strategies.group_commit import GroupCommit
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.key_locks import KeyLocked
 from sqlqueue.strategies.lease import Lease, TransactionalLease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.strategies.steps import RESUMED, shape_of
 
 log = logging.getLogger("sqlqueue")
-
-
-L = TypeVar("L", bound=Lease)
 
 
 def check_served(dialect: Dialect, spec: TableSpec) -> None:
@@ -60,64 +59,49 @@ def check_served(dialect: Dialect, spec: TableSpec) -> None:
     )
 
 
-def lease_for(
-    make: type[L],
-    queue: Queue,
-    handler: Handler,
-    columns: Sequence[ColumnSpec],
-    facts: Mapping[str, ColumnFacts],
-    *,
-    most: int = 1,
-) -> L:
-    """The lease strategy: `Lease` for a dispatcher, `TransactionalLease` for a transactional handler."""
+def plan_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], most: int) -> QueuePlan:
+    """What the handler's strategy is made of. `most`: the most rows of one claim."""
+    return QueuePlan(
+        sql=sql_of(queue),
+        columns=columns,
+        group=queue.group,
+        cap=handler.max_attempts,
+        most=most,
+        by_key=in_order_here(queue, handler),
+        dead_letters=dead_letters_for(queue, handler, columns),
+    )
+
+
+def lease_plan_for(
+    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], facts: Mapping[str, ColumnFacts], most: int = 1
+) -> QueuePlan:
+    """The same, with the lease and, for tasks, their shape."""
+    plan = plan_for(queue, handler, columns, most)
     lease, payload = queue.spec.role(Role.LEASE), queue.spec.role(Role.PAYLOAD)
     assert lease is not None
-    sql, shape, cap = sql_of(queue), None, handler.max_attempts
-    if handler.stepping is not None and payload is not None:
-        shape = shape_of(sql, handler.stepping, partial(sql.dialect.assigned, payload, facts[payload.name]))
-        cap = RESUMED
-    return make(
-        sql,
-        columns=columns,
-        seconds=handler.lease,
-        most=most,
-        cap=cap,
-        group=queue.group,
-        precision=facts[lease.name].precision,
-        by_key=in_order_here(queue, handler),
-        leaving=dead_letters_for(queue, handler, columns),
-        shape=shape,
-    )
+    plan = attrs.evolve(plan, lease=handler.lease, precision=facts[lease.name].precision)
+    if handler.stepping is None or payload is None:
+        return plan
+    shape = handler.stepping.shape(plan.sql, partial(plan.sql.dialect.assigned, payload, facts[payload.name]))
+    return attrs.evolve(plan, shape=shape, cap=shape.cap)
 
 
 def connection_strategy_for(
     queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool
 ) -> ConnectionStrategy:
     """The strategy of a queue whose deliveries hold their connection."""
-    sql, lock, most = sql_of(queue), queue.spec.advisory_lock, handler.batch or 1
-    common: dict[str, Any] = {
-        "columns": columns,
-        "cap": handler.max_attempts,
-        "group": queue.group,
-        "by_key": in_order_here(queue, handler),
-        "leaving": dead_letters_for(queue, handler, columns),
-    }
-    if lock is None:
-        return RowLock(sql, most=most, **common)
-    if lock.lock is not None and lock.unlock is not None:
-        return ByFunction(sql, lock=lock.lock, unlock=lock.unlock, held=handler.workers * most, **common)
+    plan, advisory = plan_for(queue, handler, columns, handler.batch or 1), queue.spec.advisory_lock
+    if advisory is None:
+        return RowLock(plan)
+    own = attrs.evolve(plan, most=handler.workers * plan.most)
+    if advisory.lock is not None and advisory.unlock is not None:
+        return KeyLocked(own, lock=advisory.lock, unlock=advisory.unlock)
     locks = pool.key_locks
     if locks is None:
-        return Advisory(sql, most=most, **common)
+        return Advisory(plan)
     locks.open()
-    by_function = ByFunction(
-        sql,
-        lock=lambda _, key: locks.try_lock(key),
-        unlock=lambda _, key: locks.unlock(key),
-        held=handler.workers * most,
-        **common,
-    )
-    return by_function if handler.transactional else GroupCommit(by_function)
+    strategy = KeyLocked(own, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key))
+    return strategy if handler.transactional else GroupCommit(strategy)
 
 
 def dead_letters_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
@@ -190,10 +174,10 @@ class Subscription:
             in_flight = InFlight(
                 workers=handler.workers, prefetch=handler.prefetch, by_key=by_key, batch=handler.batch or 1
             )
-            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=in_flight.capacity)
+            strategy = leased = Lease(lease_plan_for(self.queue, handler, read.columns, facts, in_flight.capacity))
             pool: WorkerPool = self._dispatcher(leased, in_flight, self._runner(read), waker)
         elif spec.has(Role.LEASE):
-            strategy = held = lease_for(TransactionalLease, self.queue, handler, read.columns, facts)
+            strategy = held = TransactionalLease(lease_plan_for(self.queue, handler, read.columns, facts))
             pool = group = self._worker_group(held, self._runner(read), waker)
             self._extender = self._lease_extender(held, group)
         else:

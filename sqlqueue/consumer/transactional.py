@@ -131,7 +131,7 @@ def undone(transaction: Transaction, one: Finished, plan: GroupPlan) -> tuple[Fi
     if held or transaction.closed:
         return one, not transaction.closed
     try:
-        return one, plan.strategy.hold_again(transaction, claim)
+        return one, plan.strategy.reclaim(transaction, claim)
     except Exception as error:  # noqa: BLE001 - the same
         log.debug("queue %s: row %r: %r", plan.queue, claim.id, error)
         transaction.close()  # and with it whatever it holds

@@ -20,7 +20,7 @@ from sqlqueue.consumer.settling import Report, RowsInWork
 from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerThreads
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.outcome import Move, Settlement
-from sqlqueue.strategies.claim import NOBODY, Ahead, Turned
+from sqlqueue.strategies.claim import NOBODY, Turned, Upcoming
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0
@@ -160,7 +160,7 @@ class WorkerGroup:
             for work in works:
                 self.observers.tell("claimed", work.delivery)
 
-    def found_nothing(self, round: ClaimRound, ahead: Ahead, worker: Hashable) -> None:
+    def found_nothing(self, round: ClaimRound, ahead: Upcoming, worker: Hashable) -> None:
         waker = self.plan.waker
         with self._lock:  # decided: when somebody claims next
             round.over = True

@@ -29,8 +29,8 @@ from sqlqueue.outcome import (
 )
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
+from sqlqueue.steps.shape import LeftAlone
 from sqlqueue.steps.step import Next, StepContext, StepRun
-from sqlqueue.strategies.steps import LeftAlone
 
 log = logging.getLogger("sqlqueue")
 

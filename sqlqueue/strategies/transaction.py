@@ -1,7 +1,5 @@
-"""Rows that are enqueued in a delivery's transaction wake their consumers once that is committed.
-
-A seat's connection while a handler may write on it, in the transaction that its acknowledgement commits.
-"""
+"""A connection while a handler may write on it, in the transaction that its acknowledgement commits; and what is to be
+called once that is committed, such as the wake-ups for rows that were enqueued in it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -12,8 +12,9 @@ from sqlqueue.dialect import Trouble
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.claim import Claim, ConnectionStrategy
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.claim import Claim, ConnectionStrategy, Turn
+from sqlqueue.strategies.key_locks import KeyLocked
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
 from tests.model.queue import AT_ONCE, Row, Table
 from tests.support.database import Database
@@ -61,23 +62,17 @@ class Instance:
         sql = QueueSQL(self.broker.dialect, form.spec, grouped=form.group is not None)
         payload = form.spec.role(Role.PAYLOAD)
         assert payload is not None
-        common: dict[str, Any] = {
-            "columns": (payload,),
-            "cap": form.cap,
-            "group": form.group,
-            "leaving": form.leaving(sql, (payload,)),
-        }
+        dead_letters = form.dead_letters(sql, (payload,))
+        plan = QueuePlan(sql=sql, columns=(payload,), cap=form.cap, group=form.group, dead_letters=dead_letters)
         if lock is None:
-            return RowLock(sql, most=1, **common)
+            return RowLock(plan)
         if lock.lock is not None and lock.unlock is not None:
-            return ByFunction(sql, lock=lock.lock, unlock=lock.unlock, **common)
+            return KeyLocked(plan, lock=lock.lock, unlock=lock.unlock)
         locks = self.broker.pool.key_locks
         if locks is None:
-            return Advisory(sql, **common)
+            return Advisory(plan)
         locks.open()
-        return ByFunction(
-            sql, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common
-        )
+        return KeyLocked(plan, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key))
 
     @property
     def free_workers(self) -> list[Worker]:
@@ -102,12 +97,12 @@ class Instance:
     def _turn(self, worker: Worker, settlement: Settlement | None, *, look: bool) -> None:
         claim, now = worker.claim, self.table.now
         settling = [(claim, settlement)] if claim and settlement else []
-        turned = self.strategy.turn(worker.connection, settling, int(look), now)
+        turned = self.strategy.turn(worker.connection, Turn(settlements=settling, limit=int(look), now=now))
         assert turned.failed is None
         assert turned.lost == ()
         assert list(turned.gone) == [claim for claim, one in settling if not self._settle(claim, one, now)]
         assert not worker.connection.closed
-        own = [worker.key] if claim and isinstance(self.strategy, ByFunction) else []
+        own = [worker.key] if claim and isinstance(self.strategy, KeyLocked) else []
         worker.claim = self._claimed(turned.claims, own) if look else None
         if worker.claim is None:
             assert list(turned.claims) == []
@@ -119,7 +114,7 @@ class Instance:
     def _claimed(self, claims: Any, own: list[Any]) -> Claim | None:
         """`own`: the key of the row that was settled, if that was still locked when the next was looked for."""
         free = self.table.claimable()
-        if isinstance(self.strategy, ByFunction):
+        if isinstance(self.strategy, KeyLocked):
             # A key is in work here until its worker lets it go, although its session may be over.
             lost = [worker.key for worker in self.lost]
             free = [row for row in free if self.table.lock(row) not in lost]
@@ -278,7 +273,7 @@ class Instance:
         self._note_again(settlement)
         lost = None
         try:
-            self.strategy.turn(worker.connection, [(worker.claim, settlement)], 0, self.table.now)
+            self.strategy.turn(worker.connection, Turn(settlements=[(worker.claim, settlement)], now=self.table.now))
         except Exception as error:  # noqa: BLE001 - the driver's own, told apart below
             lost = self.broker.dialect.classify(error)
         assert lost is Trouble.LOST or (lost is None and not self._writes(settlement.move))

@@ -18,6 +18,7 @@ from sqlqueue.outcome import Rules
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.retry import Fixed, NoRetry
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.testing import ManualClock, Recorder
 
 #: Seconds.
@@ -51,10 +52,12 @@ class Stepper:
         self.workers = workers
         read = reader(broker.dialect, queue.spec, broker.codec, int)
         strategy = Lease(
-            QueueSQL(broker.dialect, queue.spec, False),
-            columns=read.columns,
-            seconds=LEASE,
-            most=self.in_flight.capacity,
+            QueuePlan(
+                sql=QueueSQL(broker.dialect, queue.spec, False),
+                columns=read.columns,
+                lease=LEASE,
+                most=self.in_flight.capacity,
+            )
         )
         self.runner = Runner(
             queue=queue.name,

@@ -12,7 +12,7 @@ from sqlqueue import Broker
 from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.key_locks import KeyLocked
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.tables import FullJob
@@ -76,7 +76,7 @@ def test_a_connection_workers_claim_walks_ranges_of_the_claims_index_and_reads_f
         connection = postgres_database.connect()
         connection.execute("ANALYZE")
         ((index,),) = postgres_database.execute(CLAIM_INDEX, spec_of(declared).name)
-        for strategy, batch in ((RowLock, 1), (Advisory, 1), (ByFunction, 1), (RowLock, 10), (Advisory, 10)):
+        for strategy, batch in ((RowLock, 1), (Advisory, 1), (KeyLocked, 1), (RowLock, 10), (Advisory, 10)):
             lock = None if strategy is RowLock else "row-{id}"
             spec = without_lease(declared, advisory_lock=lock, clock=ManualClock())
             case = Case("", spec, strategy, group, batch=batch)

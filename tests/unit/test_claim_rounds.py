@@ -15,9 +15,9 @@ from sqlqueue.consumer.workers import GroupPlan
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Waker
 from sqlqueue.observers import Observers
-from sqlqueue.strategies.claim import Ahead, Claim
+from sqlqueue.strategies.claim import Claim, Upcoming
 
-EMPTY = Ahead(hidden=False)
+EMPTY = Upcoming(hidden=False)
 
 #: It is only kept here.
 CONNECTION: Any = object()
@@ -65,20 +65,20 @@ def test_a_claim_that_began_earlier_and_ends_later_hides_no_rows(group: WorkerGr
 def test_what_a_claim_that_began_earlier_saw_due_is_claimed_soon(group: WorkerGroup, early_first: bool) -> None:
     """The later one may have run while the earlier one tried that row, and held the lock on its key."""
     before, after = begun(group), begun(group)
-    ends = [(before, Ahead(hidden=True, passed_over=True)), (after, Ahead(hidden=True))]
+    ends = [(before, Upcoming(hidden=True, skipped=True)), (after, Upcoming(hidden=True))]
     for round, ahead in ends if early_first else reversed(ends):
         group.found_nothing(round, ahead, a_worker(group))
     wait = group._timer.wait(monotonic())
     assert wait is not None
     assert wait <= SOON + GRAIN
     assert not group.idle
-    group.found_nothing(begun(group), Ahead(hidden=True), a_worker(group))
+    group.found_nothing(begun(group), Upcoming(hidden=True), a_worker(group))
     assert group.idle
 
 
 def test_a_due_row_that_was_passed_over_counts_as_somebody_elses_once_two_claims_say_so(group: WorkerGroup) -> None:
     """One claim may have hidden it from itself: it held the lock on a key whose first row had just gone."""
-    passed_over = Ahead(hidden=True, passed_over=True)
+    passed_over = Upcoming(hidden=True, skipped=True)
     for idle in (False, True, True):
         group.found_nothing(begun(group), passed_over, a_worker(group))
         assert group.idle is idle

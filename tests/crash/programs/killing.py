@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlqueue.consumer import connection_worker
 from sqlqueue.consumer.dispatcher import Dispatcher
-from sqlqueue.strategies.claim import Turned
+from sqlqueue.strategies.claim import Turn, Turned
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.transaction import Transaction
 
@@ -50,13 +50,13 @@ def watch_dispatcher(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold no connection: one thread settles and claims for all workers."""
     inner: Callable[..., Turned] = Lease.turn
 
-    def turn(self: Lease, connection: Any, settlements: Any, limit: int, *rest: Any) -> Turned:
-        if settlements:
+    def turn(self: Lease, connection: Any, turn: Turn) -> Turned:
+        if turn.settlements:
             killer.at("settling")
-        if limit:
+        if turn.limit:
             killer.at("looking")
-        turned = inner(self, connection, settlements, limit, *rest)
-        if settlements:
+        turned = inner(self, connection, turn)
+        if turn.settlements:
             killer.at("committed")
         if turned.claims:
             killer.at("claimed")
