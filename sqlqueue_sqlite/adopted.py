@@ -10,8 +10,8 @@ from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue_sqlite.connection import LEGACY, text_or_bytes
-from sqlqueue_sqlite.forks import fork_gate
-from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
+from sqlqueue_sqlite.database import fork_lock
+from sqlqueue_sqlite.prepared import execute, insert_all
 
 T = TypeVar("T")
 
@@ -44,8 +44,8 @@ class AdoptedConnection:
         """Run the calls inside the caller's transaction, all or none; the driver's errors pass unchanged."""
         writes = any(call.statement.writes for call in calls)
         with self._cursor() as cursor:
-            work = partial(execute_all, cursor, calls)
-            return self._join(cursor, work, writes=writes, atomic=is_one_execution(calls))
+            alone = len(calls) == 1 and not calls[0].statement.given  # a statement of SQLite's is atomic by itself
+            return self._join(cursor, partial(execute, cursor, calls), writes=writes, atomic=alone)
 
     def insert_many(
         self,
@@ -69,24 +69,19 @@ class AdoptedConnection:
         theirs = self.driver.text_factory
         self.driver.text_factory = text_or_bytes
         try:
-            with fork_gate:
+            with fork_lock:
                 yield cursor
         finally:
             self.driver.text_factory = theirs
             cursor.close()
 
     def _join(self, cursor: sqlite3.Cursor, work: Callable[[], T], *, writes: bool, atomic: bool) -> T:
-        if writes and not self.driver.in_transaction:
-            begin = self._implicit_begin()
-            if begin is not None:
-                cursor.execute(begin)
+        driver = self.driver
+        implicit = driver.isolation_level is not None and getattr(driver, "autocommit", LEGACY) == LEGACY
+        if writes and implicit and not driver.in_transaction:
+            # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
+            cursor.execute(BEGIN[driver.isolation_level.upper()])
         return work() if atomic else _all_or_none(cursor, work)
-
-    def _implicit_begin(self) -> str | None:
-        # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
-        if getattr(self.driver, "autocommit", LEGACY) != LEGACY or self.driver.isolation_level is None:
-            return None
-        return BEGIN[self.driver.isolation_level.upper()]
 
 
 def _all_or_none(cursor: sqlite3.Cursor, work: Callable[[], T]) -> T:

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from sqlqueue.column import Role
@@ -12,11 +13,11 @@ from sqlqueue.dialect import ColumnFacts, Connection, Row
 from sqlqueue.errors import SchemaError
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement, fill
-from sqlqueue_sqlite import moments
-from sqlqueue_sqlite.forks import fork_gate
+from sqlqueue_sqlite.connection import retry_while_locked
+from sqlqueue_sqlite.database import fork_lock
 from sqlqueue_sqlite.fragments import NOW_TEXT
-from sqlqueue_sqlite.patience import Patience, patiently
 from sqlqueue_sqlite.trouble import READONLY, primary
+from sqlqueue_sqlite.values import read_moment
 
 # Hidden columns are 1 (of a virtual table), 2 and 3 (generated).
 COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?1, ?2)'
@@ -34,7 +35,7 @@ QUERY_ONLY = "PRAGMA query_only"
 WRITE = "CREATE TABLE sqlqueue_writable (unused)"
 
 #: Seconds to wait for the write lock when a consumer starts.
-PATIENCE = 10.0
+LOCK_TIMEOUT = 10.0
 
 _SORT = re.compile(r"USE TEMP B-TREE FOR .*ORDER BY")
 
@@ -69,7 +70,7 @@ def check_writable(connection: Connection, shown: str) -> None:
     if _ask(connection, QUERY_ONLY)[0][0]:
         raise SchemaError(f"the SQLite database {shown}: this connection has PRAGMA query_only set; unset it")
     try:
-        patiently(partial(_write_nothing, connection.driver), Patience(PATIENCE))
+        retry_while_locked(partial(_write_nothing, connection.driver), monotonic() + LOCK_TIMEOUT)
     except sqlite3.OperationalError as error:
         if primary(error) != READONLY:
             raise
@@ -79,7 +80,7 @@ def check_writable(connection: Connection, shown: str) -> None:
 
 
 def _write_nothing(driver: sqlite3.Connection) -> None:
-    with fork_gate:
+    with fork_lock:
         driver.execute("BEGIN IMMEDIATE")
         try:
             driver.execute(WRITE)
@@ -89,7 +90,7 @@ def _write_nothing(driver: sqlite3.Connection) -> None:
 
 def read_clock(connection: Connection) -> datetime:
     """SQLite's clock, which is the host's, to the millisecond."""
-    return moments.read(_ask(connection, fill(READ_CLOCK, {"now": NOW_TEXT}))[0][0])
+    return read_moment(_ask(connection, fill(READ_CLOCK, {"now": NOW_TEXT}))[0][0])
 
 
 def lacks_index(connection: Connection, statement: Statement, spec: TableSpec) -> bool:
