@@ -307,8 +307,7 @@ class SQLiteConnection:
             except sqlite3.ProgrammingError:  # its borrower closed it
                 self.closed = True
         self._release_writer_lock()
-        # A failed handler's error refers to its variables, and so to the connection, until its row is settled.
-        return not self.closed and not (self._kept and sys.getrefcount(self.driver) > self._references)
+        return not self.closed and not self._kept
 
     def _set_back(self) -> None:
         """What a borrower may have set on the connection: our cursor reads by it as well."""
