@@ -77,10 +77,10 @@ class AdoptedConnection:
 
     def _join(self, cursor: sqlite3.Cursor, work: Callable[[], T], *, writes: bool, atomic: bool) -> T:
         driver = self.driver
-        implicit = driver.isolation_level is not None and getattr(driver, "autocommit", LEGACY) == LEGACY
-        if writes and implicit and not driver.in_transaction:
+        begin = driver.isolation_level if getattr(driver, "autocommit", LEGACY) == LEGACY else None
+        if writes and begin is not None and not driver.in_transaction:
             # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
-            cursor.execute(BEGIN[driver.isolation_level.upper()])
+            cursor.execute(BEGIN[begin.upper()])
         return work() if atomic else _all_or_none(cursor, work)
 
 

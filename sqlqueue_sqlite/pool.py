@@ -114,13 +114,12 @@ class SQLitePool:
         return opened
 
     def _open(self) -> SQLiteConnection:
-        if self._location.memory:
+        memory, seconds = self._location.memory, self._statement_timeout
+        if memory and self._memory is None:
             self._keep_memory()
-        driver, seconds, ready = connect(self._location), self._statement_timeout, False
+        driver, ready = connect(self._location), False
         try:
-            wal = (
-                False if self._location.memory else retry_while_locked(partial(use_wal, driver), monotonic() + seconds)
-            )
+            wal = False if memory else retry_while_locked(partial(use_wal, driver), monotonic() + seconds)
             ready = True
         except sqlite3.Error as error:
             raise with_path(error, self._location) from None
@@ -130,8 +129,6 @@ class SQLitePool:
         return SQLiteConnection(driver, writer_lock=self._writer_lock, seconds=seconds, wal=wal)
 
     def _keep_memory(self) -> None:
-        if self._memory is not None or self._closed:
-            return
         driver = connect(self._location)
         with self._changed:  # decided: which of two that open at once stays
             stays = self._memory is None and not self._closed
