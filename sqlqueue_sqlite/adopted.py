@@ -1,9 +1,7 @@
 """A caller's own connection: our statements join its transaction, and its settings do not reach them."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from sqlqueue.dialect import Row
@@ -43,9 +41,8 @@ class AdoptedConnection:
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         """Run the calls inside the caller's transaction, all or none; the driver's errors pass unchanged."""
         writes = any(call.statement.writes for call in calls)
-        with self._cursor() as cursor:
-            alone = len(calls) == 1 and not calls[0].statement.given  # a statement of SQLite's is atomic by itself
-            return self._join(cursor, partial(execute, cursor, calls), writes=writes, atomic=alone)
+        alone = len(calls) == 1 and not calls[0].statement.given  # a statement of SQLite's is atomic by itself
+        return self._join(lambda cursor: execute(cursor, calls), writes=writes, atomic=alone)
 
     def insert_many(
         self,
@@ -58,37 +55,30 @@ class AdoptedConnection:
     ) -> int:
         """Insert all rows, encoded and in the order of the insert's parameters, or none."""
         made = list(rows)  # by the caller, whose own connection it still is
-        with self._cursor() as cursor:
-            return self._join(cursor, partial(insert_all, cursor, insert, made, then), writes=True, atomic=False)
+        return self._join(lambda cursor: insert_all(cursor, insert, made, then), writes=True, atomic=False)
 
-    @contextmanager
-    def _cursor(self) -> Iterator[sqlite3.Cursor]:
-        """A cursor that returns plain rows with text, whatever the caller's factories are."""
-        cursor = self.driver.cursor()
-        cursor.row_factory = None
-        theirs = self.driver.text_factory
-        self.driver.text_factory = text_or_bytes
+    def _join(self, work: Callable[[sqlite3.Cursor], T], *, writes: bool, atomic: bool) -> T:
+        """Work with a cursor that returns plain rows with text, whatever the caller's factories are."""
+        driver = self.driver
+        cursor, theirs = driver.cursor(), driver.text_factory
+        cursor.row_factory, driver.text_factory = None, text_or_bytes
         try:
             with fork_lock:
-                yield cursor
+                begin = driver.isolation_level if getattr(driver, "autocommit", LEGACY) == LEGACY else None
+                if writes and begin is not None and not driver.in_transaction:
+                    # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
+                    cursor.execute(BEGIN[begin.upper()])
+                return work(cursor) if atomic else _all_or_none(cursor, work)
         finally:
-            self.driver.text_factory = theirs
+            driver.text_factory = theirs
             cursor.close()
 
-    def _join(self, cursor: sqlite3.Cursor, work: Callable[[], T], *, writes: bool, atomic: bool) -> T:
-        driver = self.driver
-        begin = driver.isolation_level if getattr(driver, "autocommit", LEGACY) == LEGACY else None
-        if writes and begin is not None and not driver.in_transaction:
-            # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
-            cursor.execute(BEGIN[begin.upper()])
-        return work() if atomic else _all_or_none(cursor, work)
 
-
-def _all_or_none(cursor: sqlite3.Cursor, work: Callable[[], T]) -> T:
+def _all_or_none(cursor: sqlite3.Cursor, work: Callable[[sqlite3.Cursor], T]) -> T:
     cursor.execute(SAVEPOINT)
     done = False
     try:
-        result = work()
+        result = work(cursor)
         done = True
         return result
     finally:

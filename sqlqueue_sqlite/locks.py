@@ -10,11 +10,12 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import blake2b
 from io import FileIO
 from secrets import randbelow
-from typing import Protocol
+from typing import Protocol, TypeVar
 from weakref import WeakSet
 
 import attrs
@@ -27,6 +28,8 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+T = TypeVar("T")
 
 # What somebody has to mend before a side file can be opened; other errors may pass by themselves.
 _LASTING = (
@@ -174,12 +177,8 @@ class FileLocks:
             file = self._file or self._opened()
             if offset in self._held:
                 return False
-            if file is not None:
-                try:
-                    if not self._method.take(file.fileno(), offset):
-                        return False
-                except OSError as error:
-                    raise _named(error, file) from None
+            if file is not None and not _ask(file, self._method.take, offset):
+                return False
             self._held[offset] = key
             return True
 
@@ -190,10 +189,7 @@ class FileLocks:
             if self._held.get(offset) != key:
                 return False
             if self._file is not None:
-                try:
-                    self._method.give(self._file.fileno(), offset)
-                except OSError as error:
-                    raise _named(error, self._file) from None
+                _ask(self._file, self._method.give, offset)
             del self._held[offset]
             return True
 
@@ -204,12 +200,8 @@ class FileLocks:
             self._held.clear()
             file, self._file = self._file, None
             if file is not None:
-                try:
-                    self._method.end(file.fileno())
-                except OSError as error:
-                    raise _named(error, file) from None
-                finally:
-                    file.close()
+                with file:
+                    _ask(file, self._method.end)
 
     def _opened(self) -> FileIO | None:
         """The side file, opened where it is not; None for a database in memory, which is one broker's alone."""
@@ -221,14 +213,13 @@ class FileLocks:
         return self._file
 
     def _begun(self) -> FileIO:
-        file = _open_side_file(self._location.side_file)
+        file, begun = _open_side_file(self._location.side_file), False
         try:
-            begun = self._method.begin(file.fileno())
-        except OSError as error:
-            file.close()
-            raise _named(error, file) from None
+            begun = _ask(file, self._method.begin)
+        finally:
+            if not begun:
+                file.close()
         if not begun:
-            file.close()
             raise Unsupported(
                 f"another consumer process or broker has {file.name!s} for itself, since this platform cannot lock "
                 "keys in it one by one; run one consumer process with one broker, or declare a lease column"
@@ -265,9 +256,12 @@ def _create(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT, 0o666)  # less the umask; Python adds O_CLOEXEC
 
 
-def _named(error: OSError, file: FileIO) -> OSError:
-    """The kernel's error with the path; by itself it never says it."""
-    return OSError(error.errno, error.strerror, file.name)
+def _ask(file: FileIO, act: Callable[..., T], *offset: int) -> T:
+    """What the kernel answers; its error with the path, which by itself it never says."""
+    try:
+        return act(file.fileno(), *offset)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, file.name) from None
 
 
 _every: "WeakSet[FileLocks]" = WeakSet()

@@ -44,7 +44,7 @@ def describe(connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFact
     """The table's columns by name; None where there is no such table."""
     if spec.schema and spec.schema.lower() not in {str(name).lower() for (name,) in _ask(connection, SCHEMAS)}:
         return None
-    rows = _ask(connection, COLUMNS, spec.name, spec.schema)
+    rows = _ask(connection, COLUMNS, {"table": spec.name, "schema": spec.schema})
     keys = sum(1 for row in rows if row[4])
     return {row[0]: _facts(row, alone=keys == 1) for row in rows} or None
 
@@ -120,19 +120,14 @@ def _reads_many(detail: str, spec: TableSpec) -> bool:
 
 
 def _explain(connection: Connection, how: str, statement: Statement) -> list[Row]:
-    values: dict[str, Any] = {name: [None] if name in statement.given else None for name in statement.parameters}
-    explained = Statement(
-        name="explain",
-        text=fill(how, {"statement": statement.text}),
-        parameters=statement.parameters,
-        given=statement.given,
-        width=1,
-        writes=False,
-    )
-    return connection.run([Call(explained, values)])[0]
+    values = {name: [None] if name in statement.given else None for name in statement.parameters}
+    return _ask(connection, fill(how, {"statement": statement.text}), values, given=statement.given)
 
 
-def _ask(connection: Connection, text: str, *values: Any) -> list[Row]:
-    names = tuple(f"v{number}" for number, _ in enumerate(values))
-    question = Statement(name="ask", text=text, parameters=names, width=1, writes=False)
-    return connection.run([Call(question, dict(zip(names, values, strict=True)))])[0]
+def _ask(
+    connection: Connection, text: str, values: Mapping[str, Any] | None = None, *, given: tuple[str, ...] = ()
+) -> list[Row]:
+    """The rows of a query, whose values are in the order of its placeholders."""
+    values = values or {}
+    question = Statement(name="ask", text=text, parameters=tuple(values), given=given, width=1, writes=False)
+    return connection.run([Call(question, values)])[0]

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, get_origin
 from uuid import UUID
@@ -19,15 +19,12 @@ from sqlqueue.spec import ColumnSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_MICROSECOND = timedelta(microseconds=1)
 _SECOND = timedelta(seconds=1)
 
 WIDTH = len("YYYY-MM-DD HH:MM:SS.ffffff")
 
 _ISO = re.compile(
-    r"(?P<date>\d{4}-\d\d-\d\d)"
-    r"(?:[Tt ](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d{1,9}))?)?)?"
-    r" ?(?P<zone>[Zz]|[+-]\d\d(?::?\d\d)?)?",
+    r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)? ?(?:[Zz]|([+-]\d\d)(?::?(\d\d))?)?",
     re.ASCII,
 )
 
@@ -81,13 +78,11 @@ def decoder(column: ColumnSpec) -> Converter | None:
         return None  # its codec reads text as well as the BLOB that other programs write
     for kind, convert in _DECODERS:
         if is_a(column, kind):
-            return convert if kind_of(column) is kind or kind not in _PLAIN else _declared(kind_of(column), convert)
+            declared: Callable[[Any], Any] = kind_of(column)
+            if declared is kind or kind not in _PLAIN:
+                return convert
+            return lambda value: declared(convert(value))  # such as an enum of strings
     return None
-
-
-def _declared(kind: Callable[[Any], Any], plain: Converter) -> Converter:
-    """To a subclass of a plain type, such as an enum of strings."""
-    return lambda value: kind(plain(value))
 
 
 def bindable(value: Any) -> Any:
@@ -139,12 +134,8 @@ def read_moment(value: Any) -> datetime:
         return _read_text(value)
     if isinstance(value, datetime):  # a caller's connection may convert by itself
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    if isinstance(value, int | float):
-        return _read_seconds(value)
-    raise TypeError(f"{value!r} is no moment; it is neither text nor a number")
-
-
-def _read_seconds(value: float) -> datetime:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no moment; it is neither text nor a number")
     try:
         return EPOCH + timedelta(seconds=value)
     except OverflowError:
@@ -157,22 +148,9 @@ def _read_text(text: str) -> datetime:
     match = _ISO.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no ISO 8601 date and time")
-    moment = datetime.fromisoformat(match["date"]).replace(
-        hour=int(match["hour"] or 0),
-        minute=int(match["minute"] or 0),
-        second=int(match["second"] or 0),
-        microsecond=int((match["fraction"] or "")[:6].ljust(6, "0")),
-        tzinfo=_zone(match["zone"]),
-    )
-    return moment.astimezone(UTC)
-
-
-def _zone(text: str | None) -> timezone:
-    if text is None or text in "Zz":
-        return UTC
-    digits = text[1:].replace(":", "")
-    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:] or 0))
-    return timezone(-offset if text[0] == "-" else offset)
+    day, time, second, fraction, hours, minutes = match.groups()  # Python 3.10 reads one form, with all of it
+    clock = f"{time or '00:00'}:{second or '00'}.{(fraction or '')[:6]:0<6}"
+    return datetime.fromisoformat(f"{day} {clock}{hours or '+00'}:{minutes or '00'}").astimezone(UTC)
 
 
 def to_json(value: Any) -> Any:
@@ -247,18 +225,14 @@ def _to_str(value: Any) -> str:
     raise TypeError(f"{value!r} is no text")
 
 
-def _to_dict(value: Any) -> dict[str, Any]:
-    found = from_json(value)
-    if not isinstance(found, dict):
-        raise TypeError(f"{value!r} is no JSON object")
-    return found
+def _to_json_of(kind: type, name: str) -> Converter:
+    def read(value: Any) -> Any:
+        found = from_json(value)
+        if not isinstance(found, kind):
+            raise TypeError(f"{value!r} is no JSON {name}")
+        return found
 
-
-def _to_list(value: Any) -> list[Any]:
-    found = from_json(value)
-    if not isinstance(found, list):
-        raise TypeError(f"{value!r} is no JSON array")
-    return found
+    return read
 
 
 # bool before int, whose subclass it is.
@@ -271,8 +245,8 @@ _DECODERS: tuple[tuple[type, Converter], ...] = (
     (bytes, _to_bytes),
     (Decimal, _to_decimal),
     (date, lambda value: date.fromisoformat(value)),
-    (dict, _to_dict),
-    (list, _to_list),
+    (dict, _to_json_of(dict, "object")),
+    (list, _to_json_of(list, "array")),
 )
 
 #: Types whose subclasses are bound as they are, and made of what is read.
