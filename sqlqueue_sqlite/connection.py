@@ -60,7 +60,7 @@ def uneven(seconds: float) -> float:
 
 
 def retry_while_locked(attempt: Callable[[], T], ends: float) -> T:
-    """What `attempt` returns, tried again while the database is locked, until `ends` on the monotonic clock; then its
+    """What `attempt` returns, retried while the database is locked, until `ends` on the monotonic clock; then its
     error. SQLite's write lock has no queue, so the pauses between two attempts are short and uneven."""
     pause = FIRST_PAUSE
     while True:

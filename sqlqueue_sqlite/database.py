@@ -118,8 +118,8 @@ class ForkLock:
     SQLite has locks of its own, such as the one around its memory. A fork copies them as they are, so a child whose
     parent's thread was inside at that moment would wait for ever in its first call (seen within a hundred forks).
 
-    Each thread has a lock of its own and may take it again within; a fork takes those of all threads. Where a Python
-    call counts, the thread's lock is taken without one: `if lock.forking: lock.wait()`, then `with lock.own.lock`.
+    Each thread has a lock of its own, which it may hold several times; a fork takes those of all threads. Where a call
+    of Python's costs too much, take it without one: `if lock.forking: lock.wait()`, then `with lock.own.lock`.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class ForkLock:
         self.own.lock.release()
 
     def wait(self) -> None:
-        """Until the fork is done. Without it, a thread that hardly leaves would take its lock again before the fork."""
+        """Until the fork is done. A thread that hardly leaves SQLite would else be back inside before the fork."""
         with self._mutex:
             pass
 

@@ -29,7 +29,7 @@ CREATE_INDEX = "CREATE INDEX IF NOT EXISTS {index} ON {table} ({keys})"
 
 PARTIAL = "{create}\nWHERE {where}"
 
-# AUTOINCREMENT: without it the highest id, once deleted, is given out again, to a row that came later.
+# AUTOINCREMENT: without it the highest id, once deleted, is given to a row that came later.
 GENERATED_ID = "INTEGER PRIMARY KEY AUTOINCREMENT"
 
 # A random UUID of version 4 (RFC 9562, section 5.4): `4`, and one of 8, 9, a and b, stand at their places.
@@ -112,7 +112,7 @@ def _default(column: ColumnSpec) -> str | None:
 
 INTEGER, TEXT, BLOB, REAL, NUMERIC = "INTEGER", "TEXT", "BLOB", "REAL", "NUMERIC"
 
-# In the order in which SQLite looks, https://www.sqlite.org/datatype3.html
+# In SQLite's own order, https://www.sqlite.org/datatype3.html
 _AFFINITIES = (
     (("int",), INTEGER),
     (("char", "clob", "text"), TEXT),

@@ -5,16 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlqueue.dialect import (
-    Capabilities,
-    Connection,
-    Converter,
-    Dialect,
-    Hint,
-    Pool,
-    PoolSettings,
-    Waker,
-)
+from sqlqueue.dialect import Capabilities, Connection, Converter, Dialect, Hint, Pool, PoolSettings, Waker
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite import ddl, fragments, schema, trouble, values

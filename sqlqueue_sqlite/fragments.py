@@ -31,7 +31,7 @@ YESTERDAY = "date(substr({now}, 1, 10), '-1 day')"
 TODAY = "substr({now}, 1, 10)"
 TOMORROW = "date(substr({now}, 1, 10), '+1 day')"
 
-# In text order. Only an offset behind UTC is not over by then, and it is looked at exactly.
+# In text order. Only an offset behind UTC is not over by then, and it is compared exactly.
 DUE_IN_TEXT_ORDER = "{moment} <= {now} AND (substr({moment}, -6, 1) <> '-' OR COALESCE({utc}, '') <= {now})"
 
 # The rows of one day that are spelled with a T: 'U' follows it.

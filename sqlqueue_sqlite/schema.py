@@ -51,10 +51,9 @@ def describe(connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFact
 
 def _facts(row: Row, *, alone: bool) -> ColumnFacts:
     _, type, not_null, default, key, hidden = row
-    word = type.partition("(")[0].strip().lower()
     rowid = bool(key) and alone and type.strip().lower() == "integer"
     return ColumnFacts(
-        type=word,
+        type=type.partition("(")[0].strip().lower(),
         nullable=not not_null and not key,
         has_default=rowid or default is not None or hidden in (2, 3),
     )

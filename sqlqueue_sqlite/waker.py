@@ -23,10 +23,10 @@ DATA_VERSION = "PRAGMA data_version"
 
 
 class DataVersionWaker:
-    """Calls `wake(Hint())` soon after each commit to the database; it cannot tell whose, nor to which table.
+    """Calls `wake(Hint())` soon after each commit to the database; whose, and to which table, it does not know.
 
     It wakes once when it has connected, for what was committed before. Trouble ends nothing: it
-    connects again with growing pauses, and logs the loss once and the return once.
+    connects anew, with growing pauses, and logs the loss once and the return once.
     """
 
     #: It has a connection of its own.
@@ -59,7 +59,7 @@ class DataVersionWaker:
             self._thread.join()
 
     def step(self) -> float:
-        """Look once; seconds until the next time."""
+        """Query the version once; seconds until the next time."""
         try:
             if self._driver is None:
                 self._driver = connect(self._location)
@@ -77,7 +77,7 @@ class DataVersionWaker:
             return self._trouble(error)
         if self._failures:
             self._failures = 0
-            log.info("watching the SQLite database %s again", self._location.shown)
+            log.info("the watch of the SQLite database %s has recovered", self._location.shown)
         return self._interval
 
     def _trouble(self, error: Exception) -> float:
