@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 
 from benchmarks.raw import LEASE, Loop, text
-from sqlqueue.rows import reader
+from sqlqueue.delivery import reader
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.sql import Statement
 from sqlqueue.steps import TaskQueue
 from sqlqueue.steps.table import noted_in
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
-from sqlqueue.words import Words
+from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
 from tests.support.database import Database
 
 NEXT = {"First": "Second", "Second": "Third"}
@@ -29,10 +29,10 @@ Done = tuple[Any, str | None]
 
 def loop(database: Database, tasks: TaskQueue, batch: int) -> Loop:
     broker, spec = tasks.broker, tasks.queue.spec
-    words = Words(broker.dialect, spec, grouped=False)
+    sql = QueueSQL(broker.dialect, spec, grouped=False)
     columns = reader(broker.dialect, spec, broker.codec, bytes).columns
-    shape = shape_of(words, Stepping(updated_at=noted_in(spec)), lambda expression: expression)
-    lease = Lease(words, columns=columns, seconds=LEASE, most=batch, cap=RESUMED, shape=shape)
+    shape = shape_of(sql, Stepping(updated_at=noted_in(spec)), lambda expression: expression)
+    lease = Lease(sql, columns=columns, seconds=LEASE, most=batch, cap=RESUMED, shape=shape)
     statements = {statement.name: statement for statement in lease.statements()}
     if database.kind == "sqlite":
         return SQLiteSteps(database.name, statements, batch)

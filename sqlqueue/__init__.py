@@ -8,7 +8,6 @@ from sqlqueue import column, retry
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Clock, DatabaseClock, HostClock
 from sqlqueue.codec import Codec, JsonCodec
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer, Health, QueueHealth, Stopped
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import (
@@ -25,14 +24,13 @@ from sqlqueue.errors import (
     SQLQueueError,
     Unsupported,
 )
-from sqlqueue.locks import AdvisoryLock
+from sqlqueue.inspect import BlockedKey, ParkedRow
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
-from sqlqueue.parking import ParkedRow
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
-from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.roles import Role
+from sqlqueue.spec import AdvisoryLock, ColumnSpec, TableSpec
 from sqlqueue.table import table
-from sqlqueue.unblocking import BlockedKey
 
 __all__ = [
     "AdvisoryLock",

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from sqlqueue import joining
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec, JsonCodec
-from sqlqueue.column import Role
 from sqlqueue.destination import Destination
 from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
 from sqlqueue.errors import BrokerClosed, DeclarationError
@@ -17,9 +15,11 @@ from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
 from sqlqueue.plugins import dialect_for, manager, publisher_for
 from sqlqueue.publisher import Publisher
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 from sqlqueue.schema import ddl_statements
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement, statement
+from sqlqueue.strategies.transaction import after_commit
 
 #: Told the table and the group that got a row; None for every table.
 Listener = Callable[[Hint], None]
@@ -193,7 +193,7 @@ class Broker:
 
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None:
         """Have `wake` called after the caller's commit, where its connection can tell of it."""
-        if not joining.after_commit(connection, wake):
+        if not after_commit(connection, wake):
             manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
 
     def _tell(self, hint: Hint) -> None:

@@ -1,8 +1,12 @@
-"""Where *now* comes from: the host's clock, the database's, or the user's own."""
+"""Where *now* comes from: the host's clock, the database's, or the user's own.
+
+Moments as columns hold them: rounded to what fits, read with care.
+"""
 
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -92,3 +96,21 @@ def utc(moment: datetime, what: str = "a moment") -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"{what} is {moment!r}, which lies outside of the years 1 to 9999 in UTC") from None
+
+
+def round_up(moment: datetime, digits: int | None) -> datetime:
+    """`moment` rounded up to `digits` decimal digits of a second (None: as it is), so that what the column holds
+    is what was written."""
+    if digits is None or digits >= 6:
+        return moment
+    step = 10 ** (6 - digits)
+    short = -moment.microsecond % step
+    return moment + timedelta(microseconds=short)
+
+
+def readable(decode: Callable[[Any], datetime | None], value: Any) -> datetime | None:
+    """The decoded moment, None where it cannot be read: one odd row must not spoil a claim."""
+    try:
+        return decode(value)
+    except (ValueError, TypeError, OverflowError):
+        return None

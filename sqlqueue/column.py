@@ -1,26 +1,10 @@
 """What a column does for the queue: one marker per role, used as `lease: datetime | None = column.lease()`."""
 
-from enum import Enum
 from typing import Any, Literal, overload
 
 import attrs
 
-
-class Role(Enum):
-    """The behaviours that a column can turn on, by the name that errors and docs use."""
-
-    ID = "id"
-    GROUP = "group"
-    PRIORITY = "priority"
-    PARTITION_KEY = "partition_key"
-    RETRY_AFTER = "retry_after"
-    ATTEMPT = "attempt"
-    PROCESSED_AT = "processed_at"
-    LEASE = "lease"
-    HEADERS = "headers"
-    PAYLOAD = "payload"
-    ERROR = "error"
-    RUNNING = "running"
+from sqlqueue.roles import DEFAULTS, Role
 
 
 @attrs.frozen
@@ -34,19 +18,6 @@ class Mark:
 
 
 MARK = "sqlqueue"
-
-#: What a row object holds in a role's field where neither the row nor the declaration names a value.
-DEFAULTS: dict[Role, Any] = {
-    Role.PRIORITY: 0,
-    Role.PARTITION_KEY: None,
-    Role.RETRY_AFTER: None,
-    Role.ATTEMPT: 0,
-    Role.PROCESSED_AT: None,
-    Role.LEASE: None,
-    Role.HEADERS: None,
-    Role.ERROR: None,
-    Role.RUNNING: False,
-}
 
 
 def _mark(

@@ -5,8 +5,8 @@ from typing import Any, get_origin
 
 import attrs
 
-from sqlqueue.column import Role
 from sqlqueue.errors import DeclarationError
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec, default_of, makes_default
 
 #: Roles that a row begins anew with wherever it goes.

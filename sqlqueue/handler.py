@@ -8,14 +8,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 import attrs
 
 from sqlqueue.clock import HostClock, later, seconds
-from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
 from sqlqueue.destination import Destination, matches
 from sqlqueue.errors import DeclarationError
 from sqlqueue.publisher import Publisher
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
-from sqlqueue.strategies.stepping import Stepping
+from sqlqueue.strategies.steps import Stepping
 
 #: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")

@@ -52,4 +52,4 @@ def sqlqueue_wrap_handler(queue: str, call: Any) -> Any | None:
 
 @hookspec
 def sqlqueue_observers() -> Any | None:
-    """An observer (see `sqlqueue.observer.Observer`) for every consumer that starts; None for none."""
+    """An observer (see `sqlqueue.observers.Observer`) for every consumer that starts; None for none."""

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import attrs
 
 from sqlqueue.clock import Duration
-from sqlqueue.column import Role
+from sqlqueue.delivery import payload_decoder
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Connection, Converter
+from sqlqueue.enqueue import RowMaker
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import Handler, make_handler, publisher_of, refuse_transactional_batch
-from sqlqueue.parking import HasParkedRows
-from sqlqueue.producing import RowMaker
+from sqlqueue.inspect import BlockedKey, HasParkedRows, blocked_keys, skip
 from sqlqueue.publisher import Publisher
-from sqlqueue.rows import payload_decoder
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.statements import insert
-from sqlqueue.unblocking import BlockedKey, blocked_keys, skip
-from sqlqueue.words import Words
 
 if TYPE_CHECKING:
     from sqlqueue.broker import Broker
@@ -160,7 +159,7 @@ class Queue(HasParkedRows):
         """
         self._open()
         with self.broker.pool.connection() as ours:
-            return list(blocked_keys(ours, self._words, self.group))
+            return list(blocked_keys(ours, self._sql, self.group))
 
     def skip(self, id: Any, *, connection: Any = None) -> bool:
         """Take a row that nobody works on out of its line, so that those behind it go on; whether there was such a row.
@@ -171,19 +170,19 @@ class Queue(HasParkedRows):
         """
         self._open()
         if connection is not None:
-            skipped = skip(self.broker.adopt(connection), self._words, self.group, id)
+            skipped = skip(self.broker.adopt(connection), self._sql, self.group, id)
             self.broker.wake_after_commit(connection, self._wake)
             return skipped
         with self.broker.pool.connection() as ours:
-            skipped = skip(ours, self._words, self.group, id)
+            skipped = skip(ours, self._sql, self.group, id)
         if skipped:
             log.info("queue %s: row %r was skipped", self.name, id)
             self.broker.wake(self)
         return skipped
 
     @cached_property
-    def _words(self) -> Words:
-        return Words(self.broker.dialect, self.spec, grouped=self.group is not None)
+    def _sql(self) -> QueueSQL:
+        return QueueSQL(self.broker.dialect, self.spec, grouped=self.group is not None)
 
     # -- work -------------------------------------------------------------------------------------------------
 

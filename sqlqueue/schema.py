@@ -4,13 +4,13 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from sqlqueue.clock import DatabaseClock
-from sqlqueue.column import Role
 from sqlqueue.destination import Destination, matches
 from sqlqueue.dialect import ColumnFacts, Connection, Dialect
 from sqlqueue.errors import SchemaError
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Statement
-from sqlqueue.words import Words
 
 log = logging.getLogger("sqlqueue")
 
@@ -23,10 +23,10 @@ def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | No
 
     None where the primary key serves it.
     """
-    words = Words(dialect, spec, grouped=grouped)
-    keys = [words.bare(Role.GROUP)] if grouped and not _is_line(spec) else []
-    keys += words.line_keys(bare=True) if spec.line else words.order(bare=True)
-    where = [f"{words.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
+    sql = QueueSQL(dialect, spec, grouped=grouped)
+    keys = [sql.bare(Role.GROUP)] if grouped and not _is_line(spec) else []
+    keys += sql.line_keys(bare=True) if spec.line else sql.order(bare=True)
+    where = [f"{sql.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
     if len(keys) == 1 and not where:
         return None
     return dialect.create_index(spec, keys, " AND ".join(where))

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from sqlqueue.clock import DatabaseClock
-from sqlqueue.column import Role
 from sqlqueue.dialect import Dialect
+from sqlqueue.queue_sql import QueueSQL, also, every
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill
-from sqlqueue.words import Words, also, every
 
 INSERT = """
 INSERT INTO {table} ({columns})
@@ -135,7 +135,7 @@ def insert(
             return bound
         return fill(DUE, {"due": bound, "later": dialect.later(column, f":{delay}")})
 
-    return Words(dialect, spec, grouped=False).statement(
+    return QueueSQL(dialect, spec, grouped=False).statement(
         "insert",
         INSERT if returning else INSERT_ONLY,
         width=1 if returning else 0,
@@ -158,71 +158,71 @@ class Settlements:
     singly: bool = False
 
 
-def by_lease(words: Words) -> Settlements:
+def by_lease(sql: QueueSQL) -> Settlements:
     """Fenced by the lease, which each of them ends. The claim counted the attempt."""
-    lease = words.spec.role(Role.LEASE)
+    lease = sql.spec.role(Role.LEASE)
     assert lease is not None
-    held = {"id": words.spec.id, "token": lease}
-    let_go = [f"{words.bare(Role.LEASE)} = NULL", *words.not_running()]
-    hides = None if words.spec.has(Role.RETRY_AFTER) else lease
+    held = {"id": sql.spec.id, "token": lease}
+    let_go = [f"{sql.bare(Role.LEASE)} = NULL", *sql.not_running()]
+    hides = None if sql.spec.has(Role.RETRY_AFTER) else lease
     return Settlements(
-        finish=finish(words, held, let_go),
-        retry=retry(words, held, words.not_running() if hides else let_go, hides),
-        park=park(words, held, let_go),
-        release=give_back(words, {**held, "until": lease}, words.not_running()),
+        finish=finish(sql, held, let_go),
+        retry=retry(sql, held, sql.not_running() if hides else let_go, hides),
+        park=park(sql, held, let_go),
+        release=give_back(sql, {**held, "until": lease}, sql.not_running()),
     )
 
 
-def by_row_lock(words: Words, *, singly: bool = True) -> Settlements:
+def by_row_lock(sql: QueueSQL, *, singly: bool = True) -> Settlements:
     """Fenced by the lock, which ends with the transaction, and so does a release. The settlement counts the attempt."""
-    attempt = words.spec.role(Role.ATTEMPT)
-    held = {"id": words.spec.id, **({"attempt": attempt} if attempt else {})}
-    counted = [f"{words.bare(Role.ATTEMPT)} = {words.given('attempt', singly=singly)}"] if attempt else []
+    attempt = sql.spec.role(Role.ATTEMPT)
+    held = {"id": sql.spec.id, **({"attempt": attempt} if attempt else {})}
+    counted = [f"{sql.bare(Role.ATTEMPT)} = {sql.given('attempt', singly=singly)}"] if attempt else []
     return Settlements(
-        finish=finish(words, held, counted, singly=singly),
-        retry=retry(words, held, counted, None, singly=singly),
-        park=park(words, held, counted, singly=singly),
+        finish=finish(sql, held, counted, singly=singly),
+        retry=retry(sql, held, counted, None, singly=singly),
+        park=park(sql, held, counted, singly=singly),
         release=None,
         singly=singly,
     )
 
 
-def by_advisory_lock(words: Words, *, capped: bool, singly: bool = True) -> Settlements:
+def by_advisory_lock(sql: QueueSQL, *, capped: bool, singly: bool = True) -> Settlements:
     """Fenced by the lock on the row's key, which is released behind the settlement. The claim counted the attempt.
 
     A parked row whose attempts are spent shows two more than the cap, which tells it, once its error is cleared, from a
     row whose last worker was lost.
     """
-    held = {"id": words.spec.id}
-    given_back = [*_uncounted(words), *words.not_running()]
+    held = {"id": sql.spec.id}
+    given_back = [*_uncounted(sql), *sql.not_running()]
     return Settlements(
-        finish=finish(words, held, words.not_running(), singly=singly),
-        retry=retry(words, held, words.not_running(), None, singly=singly),
-        park=park(words, held, [*(_marked(words) if capped else []), *words.not_running()], singly=singly),
-        release=words.settlement("release", RELEASE, held, singly=singly, given_back=", ".join(given_back))
+        finish=finish(sql, held, sql.not_running(), singly=singly),
+        retry=retry(sql, held, sql.not_running(), None, singly=singly),
+        park=park(sql, held, [*(_marked(sql) if capped else []), *sql.not_running()], singly=singly),
+        release=sql.settlement("release", RELEASE, held, singly=singly, given_back=", ".join(given_back))
         if given_back
         else None,
         singly=singly,
     )
 
 
-def finish(words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False) -> Statement:
-    if not words.spec.has(Role.PROCESSED_AT):
+def finish(sql: QueueSQL, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False) -> Statement:
+    if not sql.spec.has(Role.PROCESSED_AT):
         given = {name: column for name, column in held.items() if name != "attempt"}
-        return words.settlement("acknowledge", FINISH_BY_DELETE, given, singly=singly)
-    return words.settlement(
+        return sql.settlement("acknowledge", FINISH_BY_DELETE, given, singly=singly)
+    return sql.settlement(
         "acknowledge",
         FINISH_BY_MARK,
         held,
         singly=singly,
-        processed_at=words.bare(Role.PROCESSED_AT),
-        now=words.now(Role.PROCESSED_AT),
+        processed_at=sql.bare(Role.PROCESSED_AT),
+        now=sql.now(Role.PROCESSED_AT),
         let_go=also(let_go),
     )
 
 
 def retry(
-    words: Words,
+    sql: QueueSQL,
     held: Mapping[str, ColumnSpec],
     let_go: Sequence[str],
     hides: ColumnSpec | None,
@@ -230,53 +230,53 @@ def retry(
     singly: bool = False,
 ) -> Statement | None:
     """`hides`: the lease, where it hides the row for want of a column that does."""
-    column = words.spec.role(Role.RETRY_AFTER) or hides
+    column = sql.spec.role(Role.RETRY_AFTER) or hides
     if column is None:
         let = ", ".join(let_go)
-        return words.settlement("retry", RETRY_AT_ONCE, held, singly=singly, let_go=let) if let_go else None
-    by_database = isinstance(words.spec.clock, DatabaseClock)
+        return sql.settlement("retry", RETRY_AT_ONCE, held, singly=singly, let_go=let) if let_go else None
+    by_database = isinstance(sql.spec.clock, DatabaseClock)
     given = {**held, "seconds": SECONDS} if by_database else {**held, "due": column}
-    due = words.given("seconds" if by_database else "due", singly=singly)
-    return words.settlement(
+    due = sql.given("seconds" if by_database else "due", singly=singly)
+    return sql.settlement(
         "retry",
         RETRY,
         given,
         singly=singly,
-        hidden_until=words.dialect.quote(column.name),
-        due=words.dialect.later(column, due) if by_database else due,
+        hidden_until=sql.dialect.quote(column.name),
+        due=sql.dialect.later(column, due) if by_database else due,
         let_go=also(let_go),
     )
 
 
-def give_back(words: Words, given: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement:
+def give_back(sql: QueueSQL, given: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement:
     """A release whose lease ends, or hides the row, as `until` says."""
-    until = f"{words.bare(Role.LEASE)} = {words.given('until')}"
-    return words.settlement("release", RELEASE, given, given_back=", ".join([until, *_uncounted(words), *let_go]))
+    until = f"{sql.bare(Role.LEASE)} = {sql.given('until')}"
+    return sql.settlement("release", RELEASE, given, given_back=", ".join([until, *_uncounted(sql), *let_go]))
 
 
 def park(
-    words: Words, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False
+    sql: QueueSQL, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False
 ) -> Statement | None:
-    error = words.spec.role(Role.ERROR)
+    error = sql.spec.role(Role.ERROR)
     if error is None:
         return None
     given = {**held, "error": error}
-    return words.settlement("park", PARK, given, singly=singly, error=words.bare(Role.ERROR), let_go=also(let_go))
+    return sql.settlement("park", PARK, given, singly=singly, error=sql.bare(Role.ERROR), let_go=also(let_go))
 
 
-def _marked(words: Words) -> list[str]:
-    return [fill(MARK_SPENT, {"attempt": words.bare(Role.ATTEMPT), "counted": words.column(Role.ATTEMPT)})]
+def _marked(sql: QueueSQL) -> list[str]:
+    return [fill(MARK_SPENT, {"attempt": sql.bare(Role.ATTEMPT), "counted": sql.column(Role.ATTEMPT)})]
 
 
-def _uncounted(words: Words) -> list[str]:
-    if not words.spec.has(Role.ATTEMPT):
+def _uncounted(sql: QueueSQL) -> list[str]:
+    if not sql.spec.has(Role.ATTEMPT):
         return []
-    return [f"{words.bare(Role.ATTEMPT)} = {words.column(Role.ATTEMPT)} - 1"]
+    return [f"{sql.bare(Role.ATTEMPT)} = {sql.column(Role.ATTEMPT)} - 1"]
 
 
-def unfinished(words: Words) -> Statement:
-    return words.statement("is it unfinished", UNFINISHED, width=1, writes=False, unfinished=every(words.unfinished()))
+def unfinished(sql: QueueSQL) -> Statement:
+    return sql.statement("is it unfinished", UNFINISHED, width=1, writes=False, unfinished=every(sql.unfinished()))
 
 
-def present(words: Words) -> Statement:
-    return words.statement("is it gone", PRESENT, width=1, writes=False)
+def present(sql: QueueSQL) -> Statement:
+    return sql.statement("is it gone", PRESENT, width=1, writes=False)

@@ -11,8 +11,7 @@ from sqlqueue import column
 from sqlqueue.clock import ClockSource, HostClock
 from sqlqueue.column import MARK, Mark
 from sqlqueue.errors import DeclarationError
-from sqlqueue.locks import AdvisoryLock
-from sqlqueue.spec import SPEC_ATTRIBUTE, ColumnSpec, TableSpec
+from sqlqueue.spec import SPEC_ATTRIBUTE, AdvisoryLock, ColumnSpec, TableSpec
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform

@@ -10,9 +10,9 @@ from uuid import UUID
 import attrs
 from psycopg.types.json import Jsonb
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Converter
-from sqlqueue.spec import NULLABLE, ColumnSpec
+from sqlqueue.roles import NULLABLE, Role
+from sqlqueue.spec import ColumnSpec
 from sqlqueue_postgres.adapters import Unreadable
 
 JSON_TYPES = ("jsonb", "json")

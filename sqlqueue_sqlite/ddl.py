@@ -10,9 +10,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Dialect
-from sqlqueue.spec import NULLABLE, ColumnSpec, TableSpec
+from sqlqueue.roles import NULLABLE, Role
+from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite.fragments import now
 from sqlqueue_sqlite.values import is_a, is_moment, is_number, kind_of

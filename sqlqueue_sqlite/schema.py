@@ -8,9 +8,9 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Connection, Row
 from sqlqueue.errors import SchemaError
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue_sqlite.connection import retry_while_locked

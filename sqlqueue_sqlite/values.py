@@ -13,8 +13,8 @@ from typing import Any, get_origin
 from uuid import UUID
 
 from sqlqueue.clock import UTC, utc
-from sqlqueue.column import Role
 from sqlqueue.dialect import Converter
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

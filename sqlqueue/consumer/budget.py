@@ -3,18 +3,25 @@ queries and publishes always find one, and less one more for each listener that 
 
 Who holds one for a delivery keeps it while a handler runs. Where queues on the pool need one only for a statement, one
 of several is kept for them, so that they never wait for a handler. Whoever waits is served in turn.
+
+One queue's statements, each over a connection of the budget.
 """
 
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
 
 import attrs
 
+from sqlqueue.consumer.polling import NextDue
 from sqlqueue.dialect import Connection, Pool, Trouble
 from sqlqueue.errors import PoolTooSmall, SQLQueueError
+from sqlqueue.outcome import Settlement
+from sqlqueue.strategies.claim import NOBODY, Ahead, Claim, LeaseStrategy, PassOver, Turned
 
 #: Connections that a pool must have which lends one to a listener for good.
 LEAST_WITH_LISTENER = 2
@@ -172,3 +179,53 @@ def budget_of(pool: Pool) -> Budget:
 def sorted_by(classify: Callable[[BaseException], Trouble]) -> Callable[[BaseException], Trouble]:
     """A dialect's `classify` that knows of the budget as well."""
     return lambda error: Trouble.EXHAUSTED if isinstance(error, BudgetSpent) else classify(error)
+
+
+#: Seconds to wait for one of the pool's connections: an eighth of a lease within these bounds.
+SHORTEST_WAIT, LONGEST_WAIT = 0.05, 10.0
+
+
+@attrs.define
+class Database:
+    """What a pump asks of the database. `now` reads the queue's clock, `classify` sorts the driver's errors."""
+
+    strategy: LeaseStrategy
+    budget: Budget
+    now: Callable[[], datetime]
+    classify: Callable[[BaseException], Trouble]
+    lease: float
+    _next_due: NextDue = attrs.field(factory=NextDue)
+
+    def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int, pass_over: PassOver = NOBODY) -> Turned:
+        with self.budget.connection(self.patience) as connection:
+            return self.strategy.turn(connection, settlements, limit, self.now(), pass_over)
+
+    def extend(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """Extend these leases; the claims that were lost.
+
+        Where handlers hold the whole pool, a connection beside it is made: a lease cannot wait for them.
+        """
+        try:
+            with self.budget.connection(self.patience) as connection:
+                return self.strategy.extend(connection, claims, self.now())
+        except Exception as error:  # sorted by what the dialect makes of it
+            if self.classify(error) is not Trouble.EXHAUSTED:
+                raise
+        with self.budget.pool.direct() as connection:
+            return self.strategy.extend(connection, claims, self.now())
+
+    def look_ahead(self, pass_over: PassOver = NOBODY) -> tuple[Ahead, float | None]:
+        """What the queue waits for, and in how many seconds the next row falls due."""
+        now = self.now()
+        with self.budget.connection(self.patience) as connection:
+            ahead = self.strategy.look_ahead(connection, now, pass_over)
+        return ahead, self._next_due.due_in(ahead, now)
+
+    def unfinished(self, id: Any) -> bool:
+        with self.budget.connection(self.patience) as connection:
+            return self.strategy.unfinished(connection, id)
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for a connection, so that the leases in hand can still be extended."""
+        return max(SHORTEST_WAIT, min(LONGEST_WAIT, self.lease / 8))

@@ -1,51 +1,153 @@
-"""One queue's handler at work: built when the consumer starts, from the declaration and what the database says."""
+"""Which strategy a queue's declaration asks for, and whether its database serves it.
+
+One queue's handler at work: built when the consumer starts, from the declaration and what the database says.
+"""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlqueue.column import Role
-from sqlqueue.consumer.answers import Call, caller
-from sqlqueue.consumer.batch_hands import BatchHands, hands_for
-from sqlqueue.consumer.batch_pumping import BatchPumping
-from sqlqueue.consumer.batch_runner import BatchRunner
-from sqlqueue.consumer.budget import budget_of, sorted_by
-from sqlqueue.consumer.claiming import (
-    check_served,
-    handlers_begin,
-    in_order_here,
-    lease_for,
-    seated_for,
-)
-from sqlqueue.consumer.database import Database
-from sqlqueue.consumer.handlers import Runner
-from sqlqueue.consumer.hands import Hands
+from sqlqueue.consumer.budget import Database, budget_of, sorted_by
+from sqlqueue.consumer.dispatcher import BatchDispatcherThreads, Dispatcher, DispatcherThreads
 from sqlqueue.consumer.health import QueueHealth
-from sqlqueue.consumer.keeper import Keeper
-from sqlqueue.consumer.keeping import Keeping
-from sqlqueue.consumer.notices import Notices
-from sqlqueue.consumer.pace import Pace
-from sqlqueue.consumer.pump import Pump
-from sqlqueue.consumer.pumping import Pumping
-from sqlqueue.consumer.replying import replying
-from sqlqueue.consumer.seats import Seats
-from sqlqueue.consumer.shared import Shared
-from sqlqueue.consumer.turning import OnStop, Turning
-from sqlqueue.dialect import Connection, Hint
+from sqlqueue.consumer.in_flight import BatchInFlight, InFlight, hands_for
+from sqlqueue.consumer.leases import LeaseExtender, LeaseTimer
+from sqlqueue.consumer.polling import PollTimer
+from sqlqueue.consumer.replies import replying
+from sqlqueue.consumer.run_handler import BatchRunner, Call, Runner, caller
+from sqlqueue.consumer.worker_group import Shared, WorkerGroup
+from sqlqueue.consumer.workers import OnStop, WorkerPool
+from sqlqueue.delivery import Reader, reader
+from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool
+from sqlqueue.errors import Unsupported
 from sqlqueue.handler import Handler
-from sqlqueue.observer import Observer
+from sqlqueue.observers import Observer, Observers
+from sqlqueue.outcome import Rules
 from sqlqueue.queue import Queue
-from sqlqueue.rows import Reader, reader
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.schema import check_destination, check_statements, check_table, warn_of_index, warn_of_skew
-from sqlqueue.settling import Rules
-from sqlqueue.strategies.base import Leased, Seated, Strategy
-from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.seated_lease import SeatedLease
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Begin
+from sqlqueue.strategies.advisory import Advisory
+from sqlqueue.strategies.claim import ConnectionStrategy, LeaseStrategy, Strategy
+from sqlqueue.strategies.dead_letter import DeadLetters
+from sqlqueue.strategies.group_commit import GroupCommit
+from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.lease import Lease, TransactionalLease
+from sqlqueue.strategies.row_lock import RowLock
+from sqlqueue.strategies.steps import RESUMED, shape_of
 
 log = logging.getLogger("sqlqueue")
+
+
+L = TypeVar("L", bound=Lease)
+
+
+def check_served(dialect: Dialect, spec: TableSpec) -> None:
+    """Raise `Unsupported` for a declaration that this database does not serve."""
+    where = f"table {spec.full_name!r} in {dialect.source}"
+    if spec.has(Role.LEASE) or spec.advisory_lock is not None or dialect.capabilities.row_locks:
+        return
+    raise Unsupported(
+        f"{where}: the database has no row locks to hold a row by; add a lease column "
+        "(locked_until: datetime | None = column.lease()), or hold rows by locks on a key: @table(…, "
+        f"advisory_lock='{spec.name}-{{{spec.id.field}}}')"
+    )
+
+
+def lease_for(
+    make: type[L],
+    queue: Queue,
+    handler: Handler,
+    columns: Sequence[ColumnSpec],
+    facts: Mapping[str, ColumnFacts],
+    *,
+    most: int = 1,
+) -> L:
+    """The lease strategy: `Lease` for the pump, `SeatedLease` for a transactional handler."""
+    lease, payload = queue.spec.role(Role.LEASE), queue.spec.role(Role.PAYLOAD)
+    assert lease is not None
+    sql, shape, cap = sql_of(queue), None, handler.max_attempts
+    if handler.stepping is not None and payload is not None:
+        shape = shape_of(sql, handler.stepping, partial(sql.dialect.assigned, payload, facts[payload.name]))
+        cap = RESUMED
+    return make(
+        sql,
+        columns=columns,
+        seconds=handler.lease,
+        most=most,
+        cap=cap,
+        group=queue.group,
+        precision=facts[lease.name].precision,
+        by_key=in_order_here(queue, handler),
+        leaving=dead_letters_for(queue, handler, columns),
+        shape=shape,
+    )
+
+
+def handlers_begin(queue: Queue, handler: Handler) -> Begin | None:
+    """What opens the transaction of a transactional handler; None where the claim's own is that."""
+    spec = queue.spec
+    if spec.advisory_lock is None and not spec.has(Role.LEASE):
+        return None
+    return Begin(spec.isolation.upper()) if spec.isolation else Begin()
+
+
+def connection_strategy_for(
+    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool
+) -> ConnectionStrategy:
+    """The strategy of a queue whose deliveries hold their connection."""
+    sql, lock, most = sql_of(queue), queue.spec.advisory_lock, handler.batch or 1
+    common: dict[str, Any] = {
+        "columns": columns,
+        "cap": handler.max_attempts,
+        "group": queue.group,
+        "by_key": in_order_here(queue, handler),
+        "leaving": dead_letters_for(queue, handler, columns),
+    }
+    if lock is None:
+        return RowLock(sql, most=most, **common)
+    if lock.lock is not None and lock.unlock is not None:
+        return ByFunction(sql, lock=lock.lock, unlock=lock.unlock, held=handler.workers * most, **common)
+    locks = pool.key_locks
+    if locks is None:
+        return Advisory(sql, most=most, **common)
+    locks.open()
+    by_function = ByFunction(
+        sql,
+        lock=lambda _, key: locks.try_lock(key),
+        unlock=lambda _, key: locks.unlock(key),
+        held=handler.workers * most,
+        **common,
+    )
+    return by_function if handler.transactional else GroupCommit(by_function)
+
+
+def dead_letters_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
+    """How rows become dead letters; None where they have no place to go."""
+    if handler.dead_letter is None:
+        return None
+    return DeadLetters(
+        sql_of(queue),
+        handler.dead_letter,
+        columns=columns,
+        group=queue.group,
+        cap=handler.max_attempts,
+        notify=queue.broker.notifications(handler.dead_letter),
+    )
+
+
+def in_order_here(queue: Queue, handler: Handler) -> bool:
+    """Whether this consumer keeps the order of keys; lines are in order over all of them."""
+    return handler.by_key and queue.spec.line is None
+
+
+def sql_of(queue: Queue) -> QueueSQL:
+    return QueueSQL(queue.broker.dialect, queue.spec, grouped=queue.group is not None)
 
 
 class Subscription:
@@ -56,12 +158,12 @@ class Subscription:
     ) -> None:
         check_served(queue.broker.dialect, queue.spec)
         self.queue, self.handler = queue, handler
-        self.notices = Notices(queue.name, observers)
+        self.notices = Observers(queue.name, observers)
         if handler.dead_letter is not None:
             self.notices.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
         self._call = wrap(queue.name, replying(queue, handler, caller(handler)))
-        self._turning: Turning | None = None
+        self._turning: WorkerPool | None = None
         self._until_stopped = ExitStack()
 
     @property
@@ -90,39 +192,41 @@ class Subscription:
             by_key = in_order_here(self.queue, handler)
             hands = hands_for(handler, by_key=by_key)
             strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=hands.capacity)
-            turning: Turning = self._pumping(leased, hands, self._make_runner(read), certain)
+            turning: WorkerPool = self._pumping(leased, hands, self._make_runner(read), certain)
         elif spec.has(Role.LEASE):
-            strategy = held = lease_for(SeatedLease, self.queue, handler, read.columns, facts)
+            strategy = held = lease_for(TransactionalLease, self.queue, handler, read.columns, facts)
             turning = self._seats(held, self._make_runner(read), certain)
             turning.keeping = self._keeping(held, turning)
             if turning.keeping is not None:
                 self._until_stopped.callback(turning.keeping.stop)
         else:
-            strategy = seated = seated_for(self.queue, handler, read.columns, broker.pool)
+            strategy = seated = connection_strategy_for(self.queue, handler, read.columns, broker.pool)
             turning = self._seats(seated, self._make_runner(read), certain)
         check_statements(dialect, connection, spec, strategy.statements())
         warn_of_index(dialect, connection, spec, strategy.claim, grouped=self.queue.group is not None)
         warn_of_skew(dialect, connection, spec, handler.lease)
         self._turning = turning
 
-    def _pumping(self, strategy: Lease, hands: Hands, runner: Runner, certain: Callable[[], bool]) -> Pumping:
+    def _pumping(
+        self, strategy: Lease, hands: InFlight, runner: Runner, certain: Callable[[], bool]
+    ) -> DispatcherThreads:
         handler, name = self.handler, self.queue.name
-        pump = Pump(
+        pump = Dispatcher(
             queue=name,
             database=self._database(strategy),
             runner=runner,
             hands=hands,
-            pace=Pace(handler.poll_interval),
-            keeper=Keeper(handler.lease),
+            pace=PollTimer(handler.poll_interval),
+            keeper=LeaseTimer(handler.lease),
             notices=self.notices,
             certain=certain,
             frees_others=self.queue.spec.line is not None,
         )
-        if isinstance(hands, BatchHands) and isinstance(runner, BatchRunner):
-            return BatchPumping(pump, hands, runner, queue=name, workers=handler.workers)
-        return Pumping(pump, hands, runner, queue=name, workers=handler.workers)
+        if isinstance(hands, BatchInFlight) and isinstance(runner, BatchRunner):
+            return BatchDispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
+        return DispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
 
-    def _seats(self, strategy: Seated, runner: Runner, certain: Callable[[], bool]) -> Seats:
+    def _seats(self, strategy: ConnectionStrategy, runner: Runner, certain: Callable[[], bool]) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
         budget = budget_of(broker.pool)
         workers = self._workers(budget.check_seats(name))
@@ -147,17 +251,17 @@ class Subscription:
             by_key=by_key,
             batch=handler.batch or 0,
         )
-        return Seats(shared, Pace(handler.poll_interval), workers=workers, by_key=by_key)
+        return WorkerGroup(shared, PollTimer(handler.poll_interval), workers=workers, by_key=by_key)
 
-    def _keeping(self, strategy: SeatedLease, seats: Seats) -> Keeping | None:
+    def _keeping(self, strategy: TransactionalLease, seats: WorkerGroup) -> LeaseExtender | None:
         """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend: only
         tasks have steps that need none."""
         if seats.shared.one_writer and self.handler.stepping is None:
             return None
         database = self._database(strategy)
-        return Keeping(self.queue.name, database, seats.in_hand, self.notices)
+        return LeaseExtender(self.queue.name, database, seats.in_hand, self.notices)
 
-    def _database(self, strategy: Leased) -> Database:
+    def _database(self, strategy: LeaseStrategy) -> Database:
         broker = self.queue.broker
         classify = sorted_by(broker.dialect.classify)
         return Database(strategy, budget_of(broker.pool), self._clock.now, classify, self.handler.lease)
@@ -207,7 +311,7 @@ class Subscription:
         return made
 
     @property
-    def turning(self) -> Turning:
+    def turning(self) -> WorkerPool:
         assert self._turning is not None, "prepare() comes first"
         return self._turning
 

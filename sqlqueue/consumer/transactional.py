@@ -5,12 +5,11 @@ from typing import Any
 
 import attrs
 
-from sqlqueue import joining
 from sqlqueue.connection import ENDED
-from sqlqueue.consumer.handlers import RELEASED, Finished, Runner, Work
+from sqlqueue.consumer.run_handler import RELEASED, Finished, Runner, Work
 from sqlqueue.errors import TransactionError
-from sqlqueue.settling import decide, noted
-from sqlqueue.strategies.transaction import Transaction, unacknowledged
+from sqlqueue.outcome import decide, noted
+from sqlqueue.strategies.transaction import Transaction, collect_calls, collected_calls, unacknowledged
 
 #: Whoever ended it: SQLite may undo a transaction by itself, such as on a full disk.
 STAYS = "its delivery's transaction was committed or rolled back before; what was committed is not undone"
@@ -35,14 +34,14 @@ class Lending:
         except Exception as error:
             self.trouble = error
             raise
-        joining.begin(self.connection)
+        collect_calls(self.connection)
         self.work.delivery.lend(self.connection)
 
     def end(self) -> tuple[str | None, Sequence[Callable[[], Any]]]:
         """Take the connection back: what the handler did to it that it must not, and what is to be called once its
         writes are committed."""
         self.work.delivery.end()
-        calls = joining.end(self.connection)
+        calls = collected_calls(self.connection)
         self.connection = None  # whatever refers to it from here on is the handler's
         return self.transaction.take_back(), calls
 

@@ -1,4 +1,6 @@
-"""Advisory lock: a lock on each row's key holds the row, in the session of the connection that serves the delivery.
+"""How a key is locked by the database, and its row then taken, in one statement.
+
+Advisory lock: a lock on each row's key holds the row, in the session of the connection that serves the delivery.
 
 No transaction stays open while the handler runs. Rows that share a key run one at a time, on every instance. A claim
 finds candidates in claim order whose keys nobody holds, takes a key's lock without waiting, and then takes the row
@@ -8,29 +10,181 @@ Here the locks are the database's own; `by_function` does the same with locks th
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import COMMIT, Begin, Call, Statement, Step, fill
 from sqlqueue.statements import by_advisory_lock, unfinished
-from sqlqueue.strategies.again import again
-from sqlqueue.strategies.ahead import reader
-from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
-from sqlqueue.strategies.binding import Binding
-from sqlqueue.strategies.leaving import Leaving
-from sqlqueue.strategies.locking import HELD, NOT_HELD, NOT_HELD_NOW, candidates, claim_of, lock, unlock
-from sqlqueue.strategies.reading import Reading
+from sqlqueue.strategies.claim import NOBODY, Ahead, Claim, PassOver, Turned
+from sqlqueue.strategies.dead_letter import DeadLetters
+from sqlqueue.strategies.due import due_reader
+from sqlqueue.strategies.order import found_in_one_walk, in_key_order, take, waiting, waiting_rows
+from sqlqueue.strategies.plan import Parameters, Reading
 from sqlqueue.strategies.scan import InOrder, Look
-from sqlqueue.strategies.settling import Settling, told
-from sqlqueue.strategies.waiting import in_key_order
-from sqlqueue.words import Words
+from sqlqueue.strategies.settle import Settling, reclaim, turned_without_loss
 
 log = logging.getLogger("sqlqueue")
+
+
+# A key is locked and its row then taken, all in one statement: `taken` reads the row anew, so that one which was worked
+# off between this statement's beginning and its lock is not taken. The key's number comes back in any case, for then
+# its lock must be released. No more locks are taken than asked for: the server tries candidates until it has them.
+CLAIM = """
+WITH {held}_candidates AS MATERIALIZED (
+    {candidates}
+),
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _candidates
+    WHERE {try_lock}
+    LIMIT :limit
+),
+_taken({names}) AS (
+    {taken}
+)
+SELECT {taken_names}, _locked.number FROM {relaxed}
+CROSS JOIN _locked
+LEFT JOIN _taken ON TRUE
+"""
+
+# The same where of the candidates that share a key the first is tried alone: in a batch, for a session may lock a key
+# twice, and in key order, for the first may fail and its lock go while others of its key are tried.
+CLAIM_FIRSTS = """
+WITH {held}_candidates AS MATERIALIZED (
+    {candidates}
+),
+_first AS MATERIALIZED (
+    SELECT id, number FROM (
+        SELECT id, number, place, row_number() OVER (PARTITION BY number ORDER BY place) AS turn FROM (
+            SELECT id, number, row_number() OVER () AS place FROM _candidates
+        ) AS _placed
+    ) AS _turns
+    WHERE turn = 1
+    ORDER BY place
+),
+_locked AS MATERIALIZED (
+    SELECT id, number FROM _first
+    WHERE {try_lock}
+    LIMIT :limit
+),
+_taken({names}) AS (
+    {taken}
+)
+SELECT {taken_names}, _locked.number FROM {relaxed}
+CROSS JOIN _locked
+LEFT JOIN _taken ON {taken_id} = {locked_id}
+ORDER BY {taken_id} IS NULL
+"""
+
+# An array, for the rows are then looked up by their ids whatever the planner thinks of their number.
+OF_BATCH = "ANY (ARRAY(SELECT _locked.id FROM _locked))"
+OF_ONE = "(SELECT _locked.id FROM _locked)"
+
+# What every session of the database holds takes three times as long to find out as to try some locks in vain, so this
+# is done where those that were tried were all held.
+HELD = """
+_held AS MATERIALIZED (
+    {locked_numbers}
+),
+
+"""
+
+# Where rows are not found in one walk.
+CANDIDATES = """
+SELECT {id} AS id, {number} AS number FROM {table}
+JOIN (
+    {waiting}
+) AS _waiting ON {id} = _waiting.id
+ORDER BY {claim_order}
+"""
+
+NOT_HELD = "{number} NOT IN (SELECT number FROM _held)"
+NOT_HELD_NOW = "{number} NOT IN ({locked_numbers})"
+
+#: Candidates of a claim of one row, and further ones for each row of a batch: others may lock some between the
+#: statement's beginning and its own try, and hold some that they have not settled.
+MOST, FURTHER = 32, 2
+
+#: So many, not for the planner to know: on a table without statistics it takes fewer rows to be due than these, and
+#: sorts all there are instead of walking along the index (20,000 rows: 19 ms a claim against 2).
+HIDDEN = "(SELECT {most})"
+
+LOCK = """
+SELECT {try_lock} AS locked
+"""
+
+UNLOCK = """
+SELECT {unlock} AS unlocked
+"""
+
+UNLOCK_BATCH = """
+SELECT {unlock} AS unlocked
+{from_given}
+"""
+
+#: How the locks of a batch are given to a statement.
+NUMBER = ColumnSpec(field="number", type=int)
+
+
+def candidates(sql: QueueSQL, number: str, batch: int, conditions: Sequence[str]) -> str:
+    most = MOST + FURTHER * (batch - 1)
+    names = {"id": sql.column(Role.ID), "number": number}
+    if found_in_one_walk(sql):
+        select = fill("{id} AS id, {number} AS number", names)
+        return waiting_rows(sql, select, fill(HIDDEN, {"most": str(most)}), conditions, locked=False)
+    shape = {
+        **names,
+        "table": sql.dialect.table(sql.spec),
+        "waiting": waiting(sql, most, conditions, locked=False),
+        "claim_order": ", ".join(sql.order()),
+    }
+    return fill(CANDIDATES, shape)
+
+
+def claim_of(
+    sql: QueueSQL, reading: Reading, batch: int, *, capped: bool, by_key: bool = False, held: str = ""
+) -> Callable[[str, str], Statement]:
+    """Makes the claim of one row or of a batch, of its name and the candidates. `held`: what else it looks up first."""
+    dialect = sql.dialect
+    names = [f"c{place}" for place in range(reading.width)]
+
+    def make(name: str, rows: str) -> Statement:
+        return sql.statement(
+            name,
+            CLAIM if batch == 1 and not by_key else CLAIM_FIRSTS,
+            width=reading.width + 1,
+            held=held,
+            candidates=rows,
+            try_lock=dialect.try_lock("number"),
+            names=", ".join(names),
+            taken=take(sql, reading, capped=capped, candidate=OF_ONE if batch == 1 else OF_BATCH),
+            taken_names=", ".join(f"_taken.{name}" for name in names),
+            taken_id=f"_taken.{names[reading.id_at]}",
+            locked_id=dialect.read(sql.spec.id, "_locked.id"),
+            relaxed=dialect.relaxed,
+        )
+
+    return make
+
+
+def lock(sql: QueueSQL) -> Statement:
+    """The statement that tries a lock by its number."""
+    return sql.statement("lock again", LOCK, width=1, try_lock=sql.dialect.try_lock(":number"))
+
+
+def unlock(sql: QueueSQL, batch: int) -> Statement:
+    """The statement that releases a lock, or those of a batch."""
+    if batch == 1:
+        return sql.statement("unlock", UNLOCK, width=1, unlock=sql.dialect.unlock(":number"))
+    return sql.settlement("unlock", UNLOCK_BATCH, {"number": NUMBER}, unlock=sql.dialect.unlock(sql.given("number")))
+
 
 #: Claims in a row that look past held keys at once, after one that had to; fewer where they find nothing there.
 PAST = 32
@@ -52,25 +206,25 @@ class Advisory:
 
     def __init__(
         self,
-        words: Words,
+        sql: QueueSQL,
         *,
         columns: Sequence[ColumnSpec],
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
         most: int = 1,
-        leaving: Leaving | None = None,
+        leaving: DeadLetters | None = None,
     ) -> None:
-        dialect = words.dialect
-        self._name = words.spec.full_name
-        self._reading = Reading(words, columns)
+        dialect = sql.dialect
+        self._name = sql.spec.full_name
+        self._reading = Reading(sql, columns)
         self._group = group
-        number = dialect.number_of(words.lock_key())
-        passing = in_key_order(words) if by_key else []
-        rows = partial(candidates, words, number, most)
-        take = partial(claim_of, words, self._reading, most, by_key=by_key)
+        number = dialect.number_of(sql.lock_key())
+        passing = in_key_order(sql) if by_key else []
+        rows = partial(candidates, sql, number, most)
+        take = partial(claim_of, sql, self._reading, most, by_key=by_key)
         locked = {"number": number, "locked_numbers": dialect.locked_numbers}
-        scan = partial(InOrder, words, self._reading, rows=rows, by_key=by_key)
+        scan = partial(InOrder, sql, self._reading, rows=rows, by_key=by_key)
         self._near = scan(name="claim by advisory lock", take=take(capped=cap is not None), free=passing)
         self._past = scan(
             name="claim by advisory lock, past those held",
@@ -79,13 +233,13 @@ class Advisory:
             free_now=[fill(NOT_HELD_NOW, locked), *passing],
         )
         self._begin_past = 0
-        settlements = by_advisory_lock(words, capped=cap is not None, singly=most == 1)
-        self._settling = Settling(words, settlements, cap=cap, leaving=leaving)
-        self._binding = Binding(words, group=group, cap=cap, constants=words.lock_texts())
-        self._unlock, self._singly = unlock(words, most), most == 1
-        self._lock, self._again = lock(words), again(words, "find again")
-        self._unfinished = unfinished(words)
-        self._read_ahead = reader(words)
+        settlements = by_advisory_lock(sql, capped=cap is not None, singly=most == 1)
+        self._settling = Settling(sql, settlements, cap=cap, leaving=leaving)
+        self._binding = Parameters(sql, group=group, cap=cap, constants=sql.lock_texts())
+        self._unlock, self._singly = unlock(sql, most), most == 1
+        self._lock, self._again = lock(sql), reclaim(sql, "find again")
+        self._unfinished = unfinished(sql)
+        self._read_ahead = due_reader(sql)
 
     @property
     def claim(self) -> Statement:
@@ -119,19 +273,19 @@ class Advisory:
             results = self._send(connection, steps, settles=bool(settling))
         except AfterCommit as after:
             connection.close()  # whatever it locked
-            return told((), settling, after.results, failed=after.__cause__)
+            return turned_without_loss((), settling, after.results, failed=after.__cause__)
         released = results[len(settling) : len(settling) + len(unlocking)]
         if not all(row[0] for rows in released for row in rows):
             # Nobody knows what it holds; with its session all of it ends.
             log.warning("queue %s: an advisory lock was not released; its connection is closed", self._name)
             connection.close()
-            return told((), settling, results)
+            return turned_without_loss((), settling, results)
         found = results[len(settling) + len(unlocking) :]
         try:
             claims = self._found(connection, scan, look, found, now) if look else ()
         except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
-            return told((), settling, results, failed=error)
-        return told(claims, settling, results)
+            return turned_without_loss((), settling, results, failed=error)
+        return turned_without_loss(claims, settling, results)
 
     @staticmethod
     def _send(connection: Session, steps: Sequence[Step], *, settles: bool) -> list[list[Row]]:

@@ -3,33 +3,37 @@
 The claim reads *now* once: due rows, ended leases and the new expiry all start from that instant. A settlement
 takes effect only while the row still holds the token, so whoever comes late changes nothing and is told. No
 transaction and no connection is held while the handler runs.
+
+Lease for transactional handlers: each delivery holds a connection as well, for the transaction that settles it.
+
+The claim commits by itself, as for every lease, so that a crash counts as an attempt. The acknowledgement takes effect
+only while the row holds the token; else what the handler wrote is rolled back, and the lease was lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sqlqueue.column import Role
+from sqlqueue.clock import round_up
 from sqlqueue.dialect import Connection, Row
-from sqlqueue.moments import round_up
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.queue_sql import QueueSQL, also
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue.statements import Settlements, by_lease, present, unfinished
-from sqlqueue.strategies.ahead import reader
-from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
-from sqlqueue.strategies.binding import Binding
-from sqlqueue.strategies.bookmark import SWEEP_AFTER
-from sqlqueue.strategies.counting import count
-from sqlqueue.strategies.leaving import Leaving
-from sqlqueue.strategies.lines import Lines
-from sqlqueue.strategies.reading import Reading
-from sqlqueue.strategies.scan import InOrder, Scan
-from sqlqueue.strategies.settling import Calls, Settling, changed_nothing, missing
-from sqlqueue.strategies.waiting import unleased, unless_passed_over, waiting
-from sqlqueue.words import Words, also
+from sqlqueue.strategies.claim import NOBODY, Ahead, Claim, PassOver, Turned
+from sqlqueue.strategies.dead_letter import DeadLetters
+from sqlqueue.strategies.due import due_reader
+from sqlqueue.strategies.fifo import Fifo
+from sqlqueue.strategies.order import unleased, unless_passed_over, waiting
+from sqlqueue.strategies.plan import Parameters, Reading, count
+from sqlqueue.strategies.scan import SWEEP_AFTER, InOrder, Scan
+from sqlqueue.strategies.settle import Calls, Settling, changed_nothing, missing
+from sqlqueue.strategies.transaction import Transaction
 
 # Rows are locked first, in claim order and passing over those that others have locked, and then updated: a bare
 # `IN (SELECT … LIMIT …)` may be evaluated again and claim more than its limit. Two limits: the literal one lets the
@@ -90,16 +94,16 @@ class Shape:
 
 
 def _take(
-    words: Words, reading: Reading, counted: str | None, taking: Sequence[str], name: str, rows: str
+    sql: QueueSQL, reading: Reading, counted: str | None, taking: Sequence[str], name: str, rows: str
 ) -> Statement:
-    running = [f"{words.bare(Role.RUNNING)} = TRUE"] if words.spec.has(Role.RUNNING) else []
-    return words.statement(
+    running = [f"{sql.bare(Role.RUNNING)} = TRUE"] if sql.spec.has(Role.RUNNING) else []
+    return sql.statement(
         name,
         CLAIM,
         width=reading.width,
         waiting=rows,
-        lease=words.bare(Role.LEASE),
-        counted=also([f"{words.bare(Role.ATTEMPT)} = {counted}"] if counted else []),
+        lease=sql.bare(Role.LEASE),
+        counted=also([f"{sql.bare(Role.ATTEMPT)} = {counted}"] if counted else []),
         running=also([*running, *taking]),
         returned=reading.select(),
     )
@@ -116,7 +120,7 @@ class Lease:
 
     def __init__(
         self,
-        words: Words,
+        sql: QueueSQL,
         *,
         columns: Sequence[ColumnSpec],
         seconds: float,
@@ -125,36 +129,36 @@ class Lease:
         group: str | None = None,
         precision: int | None = None,
         by_key: bool = False,
-        leaving: Leaving | None = None,
+        leaving: DeadLetters | None = None,
         shape: Shape | None = None,
     ) -> None:
-        spec, lease = words.spec, words.spec.role(Role.LEASE)
+        spec, lease = sql.spec, sql.spec.role(Role.LEASE)
         assert lease is not None
-        shape = shape or Shape(settlements=by_lease(words))
+        shape = shape or Shape(settlements=by_lease(sql))
         self._lease = timedelta(seconds=seconds)
         self._precision, self._group = precision, group
         self._by_id = not spec.has(Role.RETRY_AFTER)
-        self._reading = Reading(words, columns)
-        counted = count(words, capped=cap is not None, cleared=CLEARED)
-        free = [unleased(words), *([unless_passed_over(words)] if by_key else []), *shape.free]
-        take = partial(_take, words, self._reading, counted, shape.taking)
+        self._reading = Reading(sql, columns)
+        counted = count(sql, capped=cap is not None, cleared=CLEARED)
+        free = [unleased(sql), *([unless_passed_over(sql)] if by_key else []), *shape.free]
+        take = partial(_take, sql, self._reading, counted, shape.taking)
         name = "claim by lease"
         self._scan: Scan = (
-            Lines(words, self._reading, take, name, most=most, free=free, own_shown=False)
+            Fifo(sql, self._reading, take, name, most=most, free=free, own_shown=False)
             if spec.line
             else InOrder(
-                words, self._reading, name=name, rows=partial(waiting, words, most), take=take, free=free, by_key=by_key
+                sql, self._reading, name=name, rows=partial(waiting, sql, most), take=take, free=free, by_key=by_key
             )
         )
-        self._settling = Settling(words, shape.settlements, cap=cap, precision=precision, leaving=leaving)
-        self._binding = Binding(words, group=group, cap=cap, moments=shape.moments)
-        held, skip = {"id": spec.id, "token": lease}, words.dialect.skip_locked
-        self._extend = words.settlement("extend", EXTEND, held, lease=words.bare(Role.LEASE), skip_locked=skip)
-        self._still = words.settlement("is it still held", STILL, held)
-        self._present = present(words)
-        self._unfinished = unfinished(words)
-        self._encode_lease = words.encoder(Role.LEASE)
-        self._read_ahead = reader(words)
+        self._settling = Settling(sql, shape.settlements, cap=cap, precision=precision, leaving=leaving)
+        self._binding = Parameters(sql, group=group, cap=cap, moments=shape.moments)
+        held, skip = {"id": spec.id, "token": lease}, sql.dialect.skip_locked
+        self._extend = sql.settlement("extend", EXTEND, held, lease=sql.bare(Role.LEASE), skip_locked=skip)
+        self._still = sql.settlement("is it still held", STILL, held)
+        self._present = present(sql)
+        self._unfinished = unfinished(sql)
+        self._encode_lease = sql.encoder(Role.LEASE)
+        self._read_ahead = due_reader(sql)
 
     @property
     def claim(self) -> Statement:
@@ -238,3 +242,56 @@ class Lease:
 
     def unfinished(self, connection: Connection, id: object) -> bool:
         return bool(connection.run([Call(self._unfinished, {"id": id, "group": self._group})])[0])
+
+
+class TransactionalLease(Lease):
+    """The lease strategy of a queue whose deliveries hold their connection."""
+
+    one_transaction: ClassVar[bool] = False
+    by_session: ClassVar[bool] = False
+
+    def turn(
+        self,
+        connection: Connection,
+        settlements: Sequence[tuple[Claim, Settlement]],
+        limit: int,
+        now: datetime,
+        pass_over: PassOver = NOBODY,
+    ) -> Turned:
+        if not (isinstance(connection, Transaction) and connection.open):
+            return super().turn(connection, settlements, limit, now, pass_over)
+        settled = self._acknowledge(connection, settlements, now)
+        if not limit or connection.closed:
+            return settled
+        try:
+            claims = super().turn(connection, (), limit, now, pass_over).claims
+        except Exception as error:  # noqa: BLE001 - the settlement stands
+            return Turned(lost=settled.lost, gone=settled.gone, failed=error)
+        return Turned(claims=claims, lost=settled.lost, gone=settled.gone)
+
+    def _acknowledge(
+        self, connection: Transaction, settlements: Sequence[tuple[Claim, Settlement]], now: datetime
+    ) -> Turned:
+        settling = self._settling.calls(settlements, self._binding.values(now, NOBODY), now)
+        results = connection.settle_within([call for call, _ in settling])
+        late = changed_nothing(settling, results)
+        gone = [claim for claim in late if not connection.ask_within([Call(self._present, {"id": claim.id})])[0]]
+        lost = [claim for claim in late if claim not in gone]
+        if lost:
+            connection.roll_back()
+        else:
+            connection.commit()
+        return Turned(lost=lost, gone=gone)
+
+    def hold_again(self, connection: Transaction, claim: Claim) -> bool:
+        """The lease outlives a transaction that failed."""
+        connection.roll_back()
+        return not connection.closed
+
+    def take_over(self, connection: Transaction, claim: Claim) -> bool:
+        """The lease is no connection's, and its token tells who holds the row."""
+        return not connection.closed
+
+    def let_go(self, connection: Transaction, claim: Claim) -> None:
+        """Nothing but what the handler wrote: the lease ends by itself."""
+        connection.roll_back()

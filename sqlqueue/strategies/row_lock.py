@@ -12,21 +12,19 @@ from typing import ClassVar
 
 from sqlqueue.connection import AfterCommit, Session
 from sqlqueue.dialect import Row
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, Begin, Call, Statement, Step
 from sqlqueue.statements import by_row_lock, unfinished
-from sqlqueue.strategies.again import again
-from sqlqueue.strategies.ahead import reader
-from sqlqueue.strategies.base import NOBODY, Ahead, Claim, Move, PassOver, Settlement, Turned
-from sqlqueue.strategies.binding import Binding
-from sqlqueue.strategies.counting import count
-from sqlqueue.strategies.leaving import Leaving
-from sqlqueue.strategies.lines import Lines
-from sqlqueue.strategies.reading import Reading
+from sqlqueue.strategies.claim import NOBODY, Ahead, Claim, PassOver, Turned
+from sqlqueue.strategies.dead_letter import DeadLetters
+from sqlqueue.strategies.due import due_reader
+from sqlqueue.strategies.fifo import Fifo
+from sqlqueue.strategies.order import found_in_one_walk, unless_passed_over, waiting, waiting_rows
+from sqlqueue.strategies.plan import Parameters, Reading, count
 from sqlqueue.strategies.scan import InOrder, Look, Scan
-from sqlqueue.strategies.settling import Settling, told
-from sqlqueue.strategies.waiting import found_in_one_walk, unless_passed_over, waiting, waiting_rows
-from sqlqueue.words import Words
+from sqlqueue.strategies.settle import Settling, reclaim, turned_without_loss
 
 # The rows are found and locked first, and then read: what the lock waited for may have changed them. Why two limits
 # stands beside the lease's claim.
@@ -50,13 +48,13 @@ CLEARED = "{attempt} >= :cap"
 ONE = "{rows}"
 
 
-def _take(words: Words, width: int, returned: str, name: str, rows: str) -> Statement:
-    lock = words.dialect.skip_locked
-    return words.statement(name, CLAIM, width=width, waiting=rows, returned=returned, skip_locked=lock)
+def _take(sql: QueueSQL, width: int, returned: str, name: str, rows: str) -> Statement:
+    lock = sql.dialect.skip_locked
+    return sql.statement(name, CLAIM, width=width, waiting=rows, returned=returned, skip_locked=lock)
 
 
-def _take_one(words: Words, width: int, name: str, rows: str) -> Statement:
-    return words.statement(name, ONE, width=width, rows=rows)
+def _take_one(sql: QueueSQL, width: int, name: str, rows: str) -> Statement:
+    return sql.statement(name, ONE, width=width, rows=rows)
 
 
 class RowLock:
@@ -72,39 +70,39 @@ class RowLock:
 
     def __init__(
         self,
-        words: Words,
+        sql: QueueSQL,
         *,
         columns: Sequence[ColumnSpec],
         most: int,
         cap: int | None = None,
         group: str | None = None,
         by_key: bool = False,
-        leaving: Leaving | None = None,
+        leaving: DeadLetters | None = None,
     ) -> None:
-        self._reading = Reading(words, columns)
+        self._reading = Reading(sql, columns)
         self._group, self._cap = group, cap
-        self._begin = Begin(words.spec.isolation.upper()) if words.spec.isolation else Begin()
-        counted = count(words, capped=cap is not None, cleared=CLEARED)
-        free = [unless_passed_over(words)] if by_key else []
+        self._begin = Begin(sql.spec.isolation.upper()) if sql.spec.isolation else Begin()
+        counted = count(sql, capped=cap is not None, cleared=CLEARED)
+        free = [unless_passed_over(sql)] if by_key else []
         returned = self._reading.select(counted)
-        take = partial(_take, words, self._reading.width, returned)
+        take = partial(_take, sql, self._reading.width, returned)
         name = "claim by row lock"
         # A row that a row lock holds cannot be told from one that is free, but for the try to lock it.
-        if words.spec.line:
-            self._scan: Scan = Lines(words, self._reading, take, name, most=most, free=free, own_shown=True)
+        if sql.spec.line:
+            self._scan: Scan = Fifo(sql, self._reading, take, name, most=most, free=free, own_shown=True)
         else:
-            rows = partial(waiting, words, most)
-            if most == 1 and found_in_one_walk(words):
-                rows, take = partial(waiting_rows, words, returned, 1), partial(_take_one, words, self._reading.width)
+            rows = partial(waiting, sql, most)
+            if most == 1 and found_in_one_walk(sql):
+                rows, take = partial(waiting_rows, sql, returned, 1), partial(_take_one, sql, self._reading.width)
             self._scan = InOrder(
-                words, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True, by_key=by_key
+                sql, self._reading, name=name, rows=rows, take=take, free=free, own_shown=True, by_key=by_key
             )
-        self._settling = Settling(words, by_row_lock(words, singly=most == 1), cap=cap, leaving=leaving)
-        self._binding = Binding(words, group=group, cap=cap)
-        self._unfinished = unfinished(words)
-        lock = words.dialect.skip_locked
-        self._again = again(words, "lock again", counted=counted, skip_locked=lock)
-        self._read_ahead = reader(words)
+        self._settling = Settling(sql, by_row_lock(sql, singly=most == 1), cap=cap, leaving=leaving)
+        self._binding = Parameters(sql, group=group, cap=cap)
+        self._unfinished = unfinished(sql)
+        lock = sql.dialect.skip_locked
+        self._again = reclaim(sql, "lock again", counted=counted, skip_locked=lock)
+        self._read_ahead = due_reader(sql)
 
     @property
     def claim(self) -> Statement:
@@ -140,13 +138,13 @@ class RowLock:
             results = connection.send(steps) if steps else []
         except AfterCommit as after:
             connection.roll_back()
-            return told((), settling, after.results, failed=after.__cause__)
+            return turned_without_loss((), settling, after.results, failed=after.__cause__)
         try:
             claims = self._found(connection, look, results[len(settling) :], now) if look else ()
         except Exception as error:  # noqa: BLE001 - sorted by who asked; what was settled is committed
             failed = error.__cause__ if isinstance(error, AfterCommit) and error.__cause__ else error
-            return told((), settling, results, failed=failed)
-        return told(claims, settling, results)
+            return turned_without_loss((), settling, results, failed=failed)
+        return turned_without_loss(claims, settling, results)
 
     def _found(
         self, connection: Session, look: Look, results: Sequence[Sequence[Row]], now: datetime

@@ -1,6 +1,9 @@
-"""A seat's connection while a handler may write on it, in the transaction that its acknowledgement commits."""
+"""Rows that are enqueued in a delivery's transaction wake their consumers once that is committed.
 
-from collections.abc import Iterable, Sequence
+A seat's connection while a handler may write on it, in the transaction that its acknowledgement commits.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sqlqueue.connection import Session
@@ -8,6 +11,28 @@ from sqlqueue.dialect import Row
 from sqlqueue.errors import TransactionError
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import COMMIT, ROLLBACK, Begin, Call, Savepoint, Statement, Step
+
+#: By the identity of the driver's connection, from the loan to a handler until it returns.
+_waiting: dict[int, list[Callable[[], None]]] = {}
+
+
+def collect_calls(connection: Any) -> None:
+    """From here on this connection is in a delivery's transaction."""
+    _waiting[id(connection)] = []
+
+
+def after_commit(connection: Any, call: Callable[[], None]) -> bool:
+    """Have `call` called when the delivery is acknowledged; False where the connection is no delivery's."""
+    calls = _waiting.get(id(connection))
+    if calls is None:
+        return False
+    calls.append(call)
+    return True
+
+
+def collected_calls(connection: Any) -> Sequence[Callable[[], None]]:
+    """The handler has returned: what is to be called once the transaction is committed."""
+    return _waiting.pop(id(connection), ())
 
 
 class Transaction:

@@ -2,7 +2,7 @@
 
 from sqlqueue.broker import Broker
 from sqlqueue.consumer import Consumer, Stopped
-from sqlqueue.observer import Observer
+from sqlqueue.observers import Observer
 
 
 def drain(broker: Broker, *observers: Observer, timeout: float = 10.0) -> Stopped:

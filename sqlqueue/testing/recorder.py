@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 
 #: Seconds that a test waits at most, unless it says otherwise.
 LIMIT = 10.0

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TypeVar
 
 from sqlqueue import Broker, Consumer, Delivery, Queue, column, table
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 from sqlqueue.testing import Recorder
 from tests.support.database import Database
 

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from sqlqueue import Broker, Consumer
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 from tests.consumer.tables import TABLES
 
 LIMIT = 60.0  # seconds after which a test has given up

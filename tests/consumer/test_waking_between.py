@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from sqlqueue import Broker, Consumer
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 from tests.consumer.helpers import HOUR, LIMIT, Inbox, insert, jobs, recorded
 from tests.support.database import Database
 

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sqlqueue import Broker
-from sqlqueue.column import Role
+from sqlqueue.roles import Role
 from sqlqueue.spec import spec_of
 from sqlqueue.testing import drain
 from sqlqueue.testing.contract.line_tables import LineJob, by_row_lock, with_key_of

@@ -9,26 +9,23 @@ import attrs
 
 from sqlqueue import Broker, DatabaseClock, Queue
 from sqlqueue.codec import JsonCodec
-from sqlqueue.column import Role
-from sqlqueue.consumer.claiming import leaving_for, words_of
-from sqlqueue.parking import Parking
-from sqlqueue.producing import RowMaker
-from sqlqueue.relay.pruning import prunes
-from sqlqueue.relay.records import Records
-from sqlqueue.relay.unprocessed import Unprocessed
-from sqlqueue.rows import reader
+from sqlqueue.consumer.subscription import dead_letters_for, sql_of
+from sqlqueue.delivery import reader
+from sqlqueue.enqueue import RowMaker
+from sqlqueue.inspect import Parking
+from sqlqueue.relay.records import Records, Unprocessed
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
 from sqlqueue.steps.catalogue import Catalogue
-from sqlqueue.steps.inspecting import Inspecting, TaskState
-from sqlqueue.steps.table import noted_in, task_table
+from sqlqueue.steps.table import TaskReader, TaskState, noted_in, task_table
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.base import Strategy
-from sqlqueue.strategies.by_function import ByFunction
+from sqlqueue.strategies.claim import Strategy
+from sqlqueue.strategies.key_locks import ByFunction
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
+from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
 from sqlqueue.testing.contract.tables import (
     CountedJob,
@@ -183,21 +180,21 @@ def statements_of(queue: Queue, case: Case) -> Sequence[Statement]:
 
 def of_parked_rows(queue: Queue) -> Sequence[Statement]:
     """To list them, to put some of them back to work, and to put all of them back."""
-    parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
+    parking = Parking(sql_of(queue), queue=queue.name, group=queue.group)
     listed = parking.listing(reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any))
     return listed, parking.requeue([]).statement, parking.requeue(None).statement
 
 
 def of_tasks(queue: Queue, stepping: Stepping) -> Sequence[Statement]:
     """To claim and settle them, and to look at them."""
-    dialect, words = queue.broker.dialect, words_of(queue)
+    dialect, words = queue.broker.dialect, sql_of(queue)
     columns = reader(dialect, queue.spec, queue.broker.codec, bytes).columns
     shape = shape_of(words, stepping, lambda expression: expression)
     strategy = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
     if stepping.adopt_after is not None:
         return [strategy.claim]
-    looking = Inspecting(words, Catalogue([], queue.broker.codec))
-    return [*strategy.statements(), looking.getting(), *(looking.listing(state) for state in (None, *TaskState))]
+    tasks = TaskReader(words, Catalogue([], queue.broker.codec))
+    return [*strategy.statements(), tasks.getting(), *(tasks.listing(state) for state in (None, *TaskState))]
 
 
 def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]:
@@ -207,19 +204,19 @@ def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]
     sending = unprocessed.newest, unprocessed.first, unprocessed.next
     if names is not None:
         return sending
-    pruning = prunes(records) if queue.spec.has(Role.PROCESSED_AT) else ()
-    return records.insert, records.look, records.settle, *sending, *pruning
+    pruning = records.pruning() if queue.spec.has(Role.PROCESSED_AT) else ()
+    return records.insert, records.finding, records.marking, *sending, *pruning
 
 
 def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:
     dialect, spec = queue.broker.dialect, queue.spec
     assert case.strategy is not None
-    words, columns = words_of(queue), reader(dialect, spec, queue.broker.codec, Any).columns
+    words, columns = sql_of(queue), reader(dialect, spec, queue.broker.codec, Any).columns
     leaving = None
     if case.dead_letter is not None:
         queue.handler(dead_letter=case.dead_letter)(lambda message: None)
         assert queue.registered is not None
-        leaving = leaving_for(queue, queue.registered, columns)
+        leaving = dead_letters_for(queue, queue.registered, columns)
     return case.strategy(
         words,
         columns=columns,

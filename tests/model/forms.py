@@ -8,9 +8,9 @@ import attrs
 
 from sqlqueue import AdvisoryLock, Broker, ColumnSpec, Role, TableSpec
 from sqlqueue.destination import Destination
-from sqlqueue.strategies.leaving import Leaving
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.strategies.dead_letter import DeadLetters
 from sqlqueue.testing import ManualClock
-from sqlqueue.words import Words
 from tests.support.database import Database, psycopg_placeholders
 
 #: The group that the queue reads, where the table has groups; those of other programs, and of its dead letters, it does
@@ -49,10 +49,10 @@ class Form:
             return Destination(self.dead)
         return None if self.group is None else Destination(self.spec, DEAD)
 
-    def leaving(self, words: Words, columns: Sequence[ColumnSpec]) -> Leaving | None:
+    def leaving(self, sql: QueueSQL, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
         if self.dead_letter is None:
             return None
-        return Leaving(words, self.dead_letter, columns=columns, group=self.group, cap=self.cap)
+        return DeadLetters(sql, self.dead_letter, columns=columns, group=self.group, cap=self.cap)
 
     @property
     def parks(self) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from sqlqueue import Role
-from sqlqueue.strategies.base import Claim, Move, Settlement
-from sqlqueue.strategies.bookmark import SWEEP_AFTER
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.strategies.claim import Claim
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.scan import SWEEP_AFTER
 from tests.model.queue import AT_ONCE, LEASE, Row, Table
 
 
@@ -26,13 +27,13 @@ class Member:
         self.claims = list(claims)
         self._goes_round = False
         self.strategy = Lease(
-            table.words,
+            table.sql,
             columns=(payload,),
             seconds=LEASE,
             most=3,
             cap=form.cap,
             group=form.group,
-            leaving=form.leaving(table.words, (payload,)),
+            leaving=form.leaving(table.sql, (payload,)),
         )
 
     def turn(self, settling: Sequence[tuple[Claim, Settlement]], limit: int) -> None:

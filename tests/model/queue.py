@@ -8,9 +8,9 @@ import attrs
 
 from sqlqueue import Broker, Role
 from sqlqueue.clock import UTC
-from sqlqueue.strategies.base import Claim
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.strategies.claim import Claim
 from sqlqueue.testing.clock import START
-from sqlqueue.words import Words
 from tests.model.forms import ANOTHER, DEAD, UNREAD, Form, Others
 
 #: Seconds.
@@ -55,7 +55,7 @@ class Table:
 
     def __init__(self, broker: Broker, form: Form, others: Others) -> None:
         self.broker, self.form, self.clock, self.others = broker, form, form.clock, others
-        self.words = Words(broker.dialect, form.spec, grouped=form.group is not None)
+        self.sql = QueueSQL(broker.dialect, form.spec, grouped=form.group is not None)
         self.rows: dict[int, Row] = {}
         self.dead: dict[int, tuple[Any, ...]] = {}
         self.locked: dict[int, object] = {}  # the keys of rows in work, also of one that was deleted meanwhile

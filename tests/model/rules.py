@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sqlqueue.strategies.base import ACKNOWLEDGE, RELEASE, Claim, Move, Settlement
+from sqlqueue.outcome import ACKNOWLEDGE, RELEASE, Move, Settlement
+from sqlqueue.strategies.claim import Claim
 from tests.model.forms import UNREAD, Form
 from tests.model.queue import LEASE, Table
 

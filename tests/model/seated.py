@@ -9,11 +9,12 @@ import attrs
 
 from sqlqueue import Broker, Role
 from sqlqueue.dialect import Trouble
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.base import Claim, Move, Seated, Settlement
-from sqlqueue.strategies.by_function import ByFunction
+from sqlqueue.strategies.claim import Claim, ConnectionStrategy
+from sqlqueue.strategies.key_locks import ByFunction
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.words import Words
 from tests.model.queue import AT_ONCE, Row, Table
 from tests.support.database import Database
 
@@ -25,7 +26,7 @@ SEATS = 2
 class Seat:
     """A connection, the row that it holds, and the key of that row's lock."""
 
-    strategy: Seated
+    strategy: ConnectionStrategy
     claim: Claim | None = None
     key: object = None
     connection: Any = None
@@ -55,27 +56,27 @@ class Instance:
         self._strikes = 0
         self.lost: list[Seat] = []
 
-    def _strategy(self) -> Seated:
+    def _strategy(self) -> ConnectionStrategy:
         form, lock = self.table.form, self.table.form.spec.advisory_lock
-        words = Words(self.broker.dialect, form.spec, grouped=form.group is not None)
+        sql = QueueSQL(self.broker.dialect, form.spec, grouped=form.group is not None)
         payload = form.spec.role(Role.PAYLOAD)
         assert payload is not None
         common: dict[str, Any] = {
             "columns": (payload,),
             "cap": form.cap,
             "group": form.group,
-            "leaving": form.leaving(words, (payload,)),
+            "leaving": form.leaving(sql, (payload,)),
         }
         if lock is None:
-            return RowLock(words, most=1, **common)
+            return RowLock(sql, most=1, **common)
         if lock.lock is not None and lock.unlock is not None:
-            return ByFunction(words, lock=lock.lock, unlock=lock.unlock, **common)
+            return ByFunction(sql, lock=lock.lock, unlock=lock.unlock, **common)
         locks = self.broker.pool.key_locks
         if locks is None:
-            return Advisory(words, **common)
+            return Advisory(sql, **common)
         locks.open()
         return ByFunction(
-            words, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common
+            sql, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common
         )
 
     @property

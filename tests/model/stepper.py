@@ -5,20 +5,19 @@ from queue import Empty
 from typing import Any
 
 from sqlqueue import Broker, Delivery, Queue
-from sqlqueue.consumer.budget import budget_of
-from sqlqueue.consumer.database import Database
-from sqlqueue.consumer.handlers import Finished, Runner, Work
-from sqlqueue.consumer.hands import Hands
-from sqlqueue.consumer.keeper import Keeper
-from sqlqueue.consumer.notices import Notices
-from sqlqueue.consumer.pace import Pace
-from sqlqueue.consumer.pump import Pump
+from sqlqueue.consumer.budget import Database, budget_of
+from sqlqueue.consumer.dispatcher import Dispatcher
+from sqlqueue.consumer.in_flight import InFlight
+from sqlqueue.consumer.leases import LeaseTimer
+from sqlqueue.consumer.polling import PollTimer
+from sqlqueue.consumer.run_handler import Finished, Runner, Work
+from sqlqueue.delivery import reader
+from sqlqueue.observers import Observers
+from sqlqueue.outcome import Rules
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.retry import Fixed, NoRetry
-from sqlqueue.rows import reader
-from sqlqueue.settling import Rules
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.testing import ManualClock, Recorder
-from sqlqueue.words import Words
 
 #: Seconds.
 LEASE = 30.0
@@ -44,15 +43,15 @@ class Stepper:
         keeper: float,
     ) -> None:
         broker: Broker = queue.broker
-        self.hands = Hands(workers=workers, prefetch=prefetch, by_key=by_key)
+        self.hands = InFlight(workers=workers, prefetch=prefetch, by_key=by_key)
         self.recorder = Recorder()
         self.in_work: list[Work] = []
         self.finished: list[Finished] = []
         self.workers = workers
-        notices = Notices(queue.name, [self.recorder])
+        notices = Observers(queue.name, [self.recorder])
         read = reader(broker.dialect, queue.spec, broker.codec, int)
         strategy = Lease(
-            Words(broker.dialect, queue.spec, False),
+            QueueSQL(broker.dialect, queue.spec, False),
             columns=read.columns,
             seconds=LEASE,
             most=self.hands.capacity,
@@ -65,13 +64,13 @@ class Stepper:
             notices=notices,
             call=handle,
         )
-        self.pump = Pump(
+        self.pump = Dispatcher(
             queue=queue.name,
             database=Database(strategy, budget_of(broker.pool), clock.now, broker.dialect.classify, LEASE),
             runner=self.runner,
             hands=self.hands,
-            pace=Pace(1e6),
-            keeper=Keeper(keeper),
+            pace=PollTimer(1e6),
+            keeper=LeaseTimer(keeper),
             notices=notices,
         )
 

@@ -17,10 +17,10 @@ from hypothesis.stateful import (
 
 from sqlqueue import Delivery
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.batch_hands import BatchHands, FinishedBatch
-from sqlqueue.consumer.handlers import Finished, Work
-from sqlqueue.settling import ACKNOWLEDGED
-from sqlqueue.strategies.base import Claim
+from sqlqueue.consumer.in_flight import BatchInFlight, FinishedBatch
+from sqlqueue.consumer.run_handler import Finished, Work
+from sqlqueue.outcome import ACKNOWLEDGED
+from sqlqueue.strategies.claim import Claim
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)
@@ -31,7 +31,7 @@ class BatchHandsModel(RuleBasedStateMachine):
 
     @initialize(workers=st.integers(1, 3), prefetch=st.integers(0, 5), batch=st.integers(1, 4), by_key=st.booleans())
     def start(self, workers: int, prefetch: int, batch: int, by_key: bool) -> None:
-        self.hands = BatchHands(workers=workers, prefetch=prefetch, by_key=by_key, batch=batch)
+        self.hands = BatchInFlight(workers=workers, prefetch=prefetch, by_key=by_key, batch=batch)
         self.batch, self.by_key, self.workers = batch, by_key, workers
         assert self.hands.capacity >= workers * batch + prefetch
         assert self.hands.capacity % batch == 0

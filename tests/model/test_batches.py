@@ -17,10 +17,10 @@ from hypothesis.stateful import (
 )
 
 from sqlqueue import Broker, Role
-from sqlqueue.consumer.claiming import seated_for
-from sqlqueue.locks import AdvisoryLock
-from sqlqueue.spec import TableSpec
-from sqlqueue.strategies.base import Claim, Move, Settlement
+from sqlqueue.consumer.subscription import connection_strategy_for
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.spec import AdvisoryLock, TableSpec
+from sqlqueue.strategies.claim import Claim
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.harness import created, shown
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, ROW_LOCK, held_by
@@ -52,7 +52,7 @@ class Member:
         queue.handler(batch=BATCH, workers=2)(lambda messages: None)
         assert queue.registered is not None
         columns = [one for one in queue.spec.columns if one.role is Role.PAYLOAD]
-        self.strategy = seated_for(queue, queue.registered, columns, broker.pool)
+        self.strategy = connection_strategy_for(queue, queue.registered, columns, broker.pool)
         self.connection: Any = stack.enter_context(broker.pool.direct())
         self.claims: list[Claim] = []
 

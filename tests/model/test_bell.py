@@ -14,11 +14,11 @@ from hypothesis.stateful import (
 )
 
 from sqlqueue import Delivery
-from sqlqueue.consumer.bell import Bell
-from sqlqueue.consumer.handlers import Work
-from sqlqueue.consumer.in_hand import InHand
+from sqlqueue.consumer.in_flight import RowsInWork
+from sqlqueue.consumer.polling import IdleWorkers
+from sqlqueue.consumer.run_handler import Work
 from sqlqueue.dialect import Connection
-from sqlqueue.strategies.base import Claim
+from sqlqueue.strategies.claim import Claim
 
 QUICK = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
@@ -28,7 +28,7 @@ class BellModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.bell = Bell()
+        self.bell = IdleWorkers()
         self.resting = self.rings = 0
 
     @precondition(lambda self: self.resting < 4)
@@ -61,7 +61,7 @@ class InHandModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.in_hand = InHand()
+        self.in_hand = RowsInWork()
         self.ids = 0
         self.working: list[Work] = []
         self.settling: list[Work] = []

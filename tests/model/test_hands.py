@@ -17,9 +17,9 @@ from hypothesis.stateful import (
 
 from sqlqueue import Delivery
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.handlers import Work
-from sqlqueue.consumer.hands import WAITING_BY_KEY, Hands
-from sqlqueue.strategies.base import Claim
+from sqlqueue.consumer.in_flight import WAITING_BY_KEY, InFlight
+from sqlqueue.consumer.run_handler import Work
+from sqlqueue.strategies.claim import Claim
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)
@@ -30,7 +30,7 @@ class HandsModel(RuleBasedStateMachine):
 
     @initialize(workers=st.integers(1, 3), prefetch=st.integers(0, 2), by_key=st.booleans())
     def start(self, workers: int, prefetch: int, by_key: bool) -> None:
-        self.hands = Hands(workers=workers, prefetch=prefetch, by_key=by_key)
+        self.hands = InFlight(workers=workers, prefetch=prefetch, by_key=by_key)
         self.workers, self.by_key = workers, by_key
         self.ids = 0
         self.leading: dict[int, Work] = {}

@@ -8,9 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sqlqueue import Delivery
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.handlers import Work
-from sqlqueue.consumer.keys import Keys
-from sqlqueue.strategies.base import Claim
+from sqlqueue.consumer.key_order import Keys
+from sqlqueue.consumer.run_handler import Work
+from sqlqueue.strategies.claim import Claim
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
 )
 
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.lanes import Blocked, Lanes
+from sqlqueue.consumer.key_order import Blocked, KeyOrder
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEYS = st.sampled_from([None, "a", "b", 7, b"c"])
@@ -26,7 +26,7 @@ class LanesModel(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.lanes: Lanes[int] = Lanes()
+        self.lanes: KeyOrder[int] = KeyOrder()
         self.in_hand: dict[Key, list[int]] = {}
         self.free: list[int] = []
         self.failed: dict[Key, Blocked] = {}

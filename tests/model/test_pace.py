@@ -12,7 +12,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sqlqueue.consumer.pace import FIRST_BACKOFF, GRAIN, MOST_BACKOFF, MOST_BACKOFF_PERMANENT, SOON, Pace
+from sqlqueue.consumer.polling import FIRST_BACKOFF, GRAIN, MOST_BACKOFF, MOST_BACKOFF_PERMANENT, SOON, PollTimer
 
 NEVER = float("inf")
 CLOSE = 1e-6  # seconds; instants are floats
@@ -23,7 +23,7 @@ class PaceModel(RuleBasedStateMachine):
 
     @initialize(poll=st.sampled_from([0.05, 1.0, 60.0]), start=st.sampled_from([0.0, 123_456.7]))
     def start(self, poll: float, start: float) -> None:
-        self.pace = Pace(poll)
+        self.pace = PollTimer(poll)
         self.poll = poll
         self.now = start
         self.must = start
@@ -118,11 +118,11 @@ def test_the_pace_is_never_late() -> None:
 
 
 def test_a_new_queue_is_looked_at_at_once() -> None:
-    assert Pace(60).wait(-1e9) == 0.0
+    assert PollTimer(60).wait(-1e9) == 0.0
 
 
 def test_a_queue_that_every_write_wakes_and_that_holds_nothing_is_not_looked_at() -> None:
-    pace = Pace(1)
+    pace = PollTimer(1)
     pace.begin(0)
     pace.short(0, due_in=None, hidden=False, certain=True)
     assert pace.wait(1e9) is None
@@ -132,7 +132,7 @@ def test_a_queue_that_every_write_wakes_and_that_holds_nothing_is_not_looked_at(
 
 def test_full_claims_follow_each_other_without_a_pause() -> None:
     """SUITE 68"""
-    pace = Pace(60)
+    pace = PollTimer(60)
     for now in (0.0, 0.5, 0.5):
         assert pace.wait(now) == 0.0
         pace.begin(now)
@@ -141,7 +141,7 @@ def test_full_claims_follow_each_other_without_a_pause() -> None:
 
 def test_a_due_row_that_was_passed_over_is_looked_at_again_soon_then_less_often_up_to_the_poll() -> None:
     """SUITE 4"""
-    pace = Pace(1)
+    pace = PollTimer(1)
     waits = []
     for _ in range(6):
         pace.begin(0)
@@ -153,7 +153,7 @@ def test_a_due_row_that_was_passed_over_is_looked_at_again_soon_then_less_often_
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=200))
 @settings(max_examples=30)
 def test_many_rows_that_fall_due_together_are_looked_for_together(dues: list[float]) -> None:
-    pace = Pace(1e6)
+    pace = PollTimer(1e6)
     pace.begin(0)
     for due in dues:
         pace.due(0, due)

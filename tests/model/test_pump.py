@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from sqlqueue import Broker, ColumnSpec, Delivery, Drop, Outcome, Queue, Retry, Role, TableSpec
-from sqlqueue.consumer.handlers import Work
+from sqlqueue.consumer.run_handler import Work
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.clock import START
 from tests.model.forms import Others

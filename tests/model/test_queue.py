@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from sqlqueue import Broker
-from sqlqueue.strategies.base import ACKNOWLEDGE, RELEASE, Claim
+from sqlqueue.outcome import ACKNOWLEDGE, RELEASE
+from sqlqueue.strategies.claim import Claim
 from tests.model.forms import BY_LEASE, Form, Others, declare
 from tests.model.leased import Member
 from tests.model.queue import LEASE, Table

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from sqlqueue import Broker
-from sqlqueue.strategies.base import ACKNOWLEDGE, Move, Settlement
+from sqlqueue.outcome import ACKNOWLEDGE, Move, Settlement
 from tests.model.forms import BY_ROW_LOCK, Form, Others, by_advisory_lock, declare
 from tests.model.queue import LEASE, Table
 from tests.model.rules import MOST, Producers, quick, settlements

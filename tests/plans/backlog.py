@@ -5,16 +5,16 @@ from datetime import timedelta
 from typing import Any
 
 from sqlqueue import Broker, Queue, Role
-from sqlqueue.consumer.claiming import words_of
+from sqlqueue.consumer.subscription import sql_of
+from sqlqueue.delivery import reader
 from sqlqueue.destination import Destination
-from sqlqueue.parking import Parking
-from sqlqueue.rows import reader
+from sqlqueue.inspect import Parking
+from sqlqueue.outcome import RELEASE, Move, Settlement
 from sqlqueue.sql import Call
 from sqlqueue.steps import TaskQueue
 from sqlqueue.steps.table import noted_in
-from sqlqueue.strategies.base import RELEASE, Move, Settlement
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.stepping import RESUMED, Stepping, shape_of
+from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
 from sqlqueue.testing.contract.step_kinds import Count, tasks_on
@@ -76,7 +76,7 @@ def filled_with_tasks(broker: Broker, database: Database, clock: ManualClock) ->
 def calls_of_a_look_for_tasks(tasks: TaskQueue) -> list[Call]:
     """The same, of a queue of tasks."""
     queue, clock = tasks.queue, tasks.queue.spec.host_clock
-    words, columns = words_of(queue), reader(queue.broker.dialect, queue.spec, queue.broker.codec, bytes).columns
+    words, columns = sql_of(queue), reader(queue.broker.dialect, queue.spec, queue.broker.codec, bytes).columns
     shape = shape_of(words, Stepping(updated_at=noted_in(queue.spec)), lambda expression: expression)
     lease = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
     with queue.broker.pool.connection() as connection:
@@ -113,7 +113,7 @@ def calls_of_dead_letters(queue: Queue, destination: Destination) -> list[Call]:
         overheard: Any = Overheard(connection)
         dead = Settlement(Move.DEAD_LETTER, error="no")
         holder.lease.turn(overheard, [(claim, dead) for claim in claims], 0, holder.clock.now())
-    parking = Parking(words_of(queue), queue=queue.name, group=queue.group)
+    parking = Parking(sql_of(queue), queue=queue.name, group=queue.group)
     return [*overheard.calls, parking.requeue(row.id for row in queue.parked(limit=DUE))]
 
 

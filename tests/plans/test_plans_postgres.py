@@ -12,7 +12,7 @@ from sqlqueue import Broker
 from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.by_function import ByFunction
+from sqlqueue.strategies.key_locks import ByFunction
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.tables import FullJob

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sqlqueue import Broker
-from sqlqueue.strategies.base import ACKNOWLEDGE
+from sqlqueue.outcome import ACKNOWLEDGE
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
 from sqlqueue.testing.contract.tables import CountedJob, Job

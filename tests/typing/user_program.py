@@ -30,7 +30,7 @@ from sqlqueue import (
     retry,
     table,
 )
-from sqlqueue.observer import Event, Observer
+from sqlqueue.observers import Event, Observer
 from sqlqueue.steps import Next, Step, StepContext, StepRun, StoredTask, Task, TaskQueue, TaskState
 from sqlqueue.testing import ManualClock, Recorder, drain
 

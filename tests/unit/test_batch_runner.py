@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from sqlqueue import DeadLetter, Delivery, Drop, Retry
-from sqlqueue.consumer.batch_runner import BatchRunner
-from sqlqueue.consumer.handlers import Finished, Work
-from sqlqueue.consumer.notices import Notices
+from sqlqueue.consumer.run_handler import BatchRunner, Finished, Work
+from sqlqueue.delivery import Reader
+from sqlqueue.observers import Observers
+from sqlqueue.outcome import Rules
 from sqlqueue.retry import Fixed, NoRetry
-from sqlqueue.rows import Reader
-from sqlqueue.settling import Rules
-from sqlqueue.strategies.base import Claim
+from sqlqueue.strategies.claim import Claim
 from sqlqueue.testing import Recorder
 from tests.unit.test_runner import NOW, Handle, read_number
 
@@ -28,7 +27,7 @@ def run(
         reader=Reader((), None, (), {}, read_number),
         rules=Rules(max_attempts=cap, retry=Fixed(5), on_decode_error=NoRetry(), parks=parks),
         now=lambda: NOW,
-        notices=Notices("jobs", [recorder]),
+        notices=Observers("jobs", [recorder]),
         call=handle,
     )
     counts = attempts or [1] * len(stored)

@@ -2,20 +2,20 @@
 
 from datetime import datetime, timedelta, timezone
 
-from sqlqueue.strategies.bookmark import BACKLOG, BETWEEN_SWEEPS, SWEEP_AFTER, SWEEP_CLAIMS, Bookmark
+from sqlqueue.strategies.scan import BACKLOG, BETWEEN_SWEEPS, SWEEP_AFTER, SWEEP_CLAIMS, ResumePoint
 
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
 
 
-def claim(bookmark: Bookmark, first: int, *, full: bool = True, now: datetime = NOW) -> bool:
+def claim(bookmark: ResumePoint, first: int, *, full: bool = True, now: datetime = NOW) -> bool:
     """Claim as the strategy does; whether it began at the start."""
     swept = bookmark.position(now) is None
     bookmark.claimed((None, first), full=full, swept=swept, now=now)
     return swept
 
 
-def in_backlog() -> Bookmark:
-    bookmark = Bookmark()
+def in_backlog() -> ResumePoint:
+    bookmark = ResumePoint()
     for number in range(BACKLOG):
         assert claim(bookmark, number)
     return bookmark
@@ -50,12 +50,12 @@ def test_one_of_many_claims_begins_at_the_start_though_the_clock_stands_still() 
 
 
 def test_where_no_dead_rows_stay_a_backlog_is_claimed_from_the_start() -> None:
-    bookmark = Bookmark(backlog=False)
+    bookmark = ResumePoint(backlog=False)
     assert all(claim(bookmark, number) for number in range(2 * BACKLOG))
 
 
 def test_the_rows_behind_the_furthest_that_is_due_again_come_first() -> None:
-    bookmark = Bookmark(backlog=False)
+    bookmark = ResumePoint(backlog=False)
     claim(bookmark, 1)
     bookmark.again((None, 3))
     bookmark.again((None, 2))
@@ -63,7 +63,7 @@ def test_the_rows_behind_the_furthest_that_is_due_again_come_first() -> None:
 
 
 def test_at_the_end_of_the_queue_the_rows_passed_over_are_claimed_again() -> None:
-    bookmark = Bookmark(backlog=False)
+    bookmark = ResumePoint(backlog=False)
     claim(bookmark, 1)
     bookmark.again((None, 3))
     bookmark.at_end()
@@ -71,7 +71,7 @@ def test_at_the_end_of_the_queue_the_rows_passed_over_are_claimed_again() -> Non
 
 
 def test_slow_handlers_pass_rows_over_for_several_claims_although_each_takes_a_second() -> None:
-    bookmark = Bookmark(backlog=False)
+    bookmark = ResumePoint(backlog=False)
     claim(bookmark, 1)
     began_at_the_start = []
     for number in range(1, 2 * (BETWEEN_SWEEPS + 1) + 1):

@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 import pytest
 
-from sqlqueue.strategies.combining import Combiner
+from sqlqueue.strategies.group_commit import Combiner
 from tests.consumer.helpers import LIMIT, wait_until
 
 

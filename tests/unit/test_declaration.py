@@ -21,7 +21,8 @@ from sqlqueue import (
     column,
     table,
 )
-from sqlqueue.spec import NULLABLE, ROLE_TYPES, spec_of
+from sqlqueue.roles import NULLABLE, ROLE_TYPES
+from sqlqueue.spec import spec_of
 
 ID = ColumnSpec(field="id", type=int, role=Role.ID)
 

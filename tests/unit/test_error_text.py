@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sqlqueue.outcome import ERROR_LENGTH, Rules, describe_error, describe_value, spend, storable
 from sqlqueue.retry import NoRetry
-from sqlqueue.settling import ERROR_LENGTH, Rules, describe_error, describe_value, spend, storable
 
 RULES = Rules(max_attempts=None, retry=NoRetry(), on_decode_error=NoRetry(), parks=True)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlqueue.consumer.inbox import Inbox
+from sqlqueue.consumer.dispatcher import Inbox
 
 LIMIT = 10.0
 

@@ -4,22 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlqueue.consumer.keeper import Keeper
+from sqlqueue.consumer.leases import LeaseTimer
 
 
 def test_nothing_held_waits_for_nothing() -> None:
-    assert Keeper(30).wait(100) is None
+    assert LeaseTimer(30).wait(100) is None
 
 
 def test_the_first_extension_comes_half_a_lease_after_the_oldest_was_written() -> None:
-    keeper = Keeper(30)
+    keeper = LeaseTimer(30)
     keeper.written(100)
     keeper.written(110)
     assert [keeper.wait(now) for now in (100, 110, 115, 120)] == [15, 5, 0, 0]
 
 
 def test_extensions_follow_each_other_by_half_a_lease_while_anything_is_held() -> None:
-    keeper = Keeper(30)
+    keeper = LeaseTimer(30)
     keeper.written(100)
     keeper.extended(115, held=True)
     assert keeper.wait(115) == 15
@@ -30,7 +30,7 @@ def test_extensions_follow_each_other_by_half_a_lease_while_anything_is_held() -
 
 
 def test_after_a_failure_there_is_time_for_several_more_tries() -> None:
-    keeper = Keeper(8)
+    keeper = LeaseTimer(8)
     keeper.written(0)
     tries = 0
     now = 4.0
@@ -48,7 +48,7 @@ def test_after_a_failure_there_is_time_for_several_more_tries() -> None:
     st.lists(st.tuples(st.floats(0, 1e3), st.sampled_from(["claim", "settle"])), max_size=30),
 )
 def test_no_lease_that_is_held_waits_longer_than_half_of_itself(lease: float, steps: list[tuple[float, str]]) -> None:
-    keeper = Keeper(lease)
+    keeper = LeaseTimer(lease)
     now = 0.0
     written: list[float] = []
     for pause, action in steps:
@@ -69,6 +69,6 @@ def test_no_lease_that_is_held_waits_longer_than_half_of_itself(lease: float, st
 
 @pytest.mark.parametrize("lease", [0.1, 1, 30, 86_400])
 def test_the_wait_is_never_negative(lease: float) -> None:
-    keeper = Keeper(lease)
+    keeper = LeaseTimer(lease)
     keeper.written(0)
     assert keeper.wait(10 * lease) == 0

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from sqlqueue.consumer.outage import Outage
+from sqlqueue.consumer.health import Outage
 from sqlqueue.dialect import Trouble
 
 

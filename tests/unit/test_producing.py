@@ -20,7 +20,7 @@ from sqlqueue import (
     column,
     table,
 )
-from sqlqueue.producing import RowMaker
+from sqlqueue.enqueue import RowMaker
 from sqlqueue.spec import spec_of
 from sqlqueue.testing import ManualClock
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sqlqueue import Broker, ColumnSpec, DecodeError, Delivery, EncodeError, JsonCodec, Role, TableSpec, column, table
 from sqlqueue.clock import UTC
-from sqlqueue.headers import decode_headers, encode_headers
-from sqlqueue.rows import Reader, decode_column, encode_payload, reader
+from sqlqueue.codec import decode_headers, encode_headers
+from sqlqueue.delivery import Reader, decode_column, encode_payload, reader
 from sqlqueue.spec import spec_of
-from sqlqueue.strategies.base import Claim
+from sqlqueue.strategies.claim import Claim
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -9,12 +9,12 @@ import pytest
 
 from sqlqueue import DecodeError, Delivery, Retry
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.handlers import Finished, Runner, Work
-from sqlqueue.consumer.notices import Notices
+from sqlqueue.consumer.run_handler import Finished, Runner, Work
+from sqlqueue.delivery import Reader
+from sqlqueue.observers import Observers
+from sqlqueue.outcome import Move, Rules
 from sqlqueue.retry import Fixed, NoRetry
-from sqlqueue.rows import Reader
-from sqlqueue.settling import Rules
-from sqlqueue.strategies.base import Claim, Move
+from sqlqueue.strategies.claim import Claim
 from sqlqueue.testing import Recorder
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -39,7 +39,7 @@ def run(
         reader=Reader((), None, (), {}, read_number),
         rules=Rules(max_attempts=cap, retry=Fixed(5), on_decode_error=NoRetry(), parks=parks),
         now=lambda: NOW,
-        notices=Notices("jobs", [recorder]),
+        notices=Observers("jobs", [recorder]),
         call=handle,
     )
     claim = Claim(id=1, token=NOW, expires=NOW, attempt=attempt, row=(stored,))

@@ -7,14 +7,13 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from sqlqueue.consumer.handlers import Runner, Work
-from sqlqueue.consumer.notices import Notices
-from sqlqueue.consumer.pace import GRAIN, SOON, Pace
-from sqlqueue.consumer.seat import Seat
-from sqlqueue.consumer.seats import Seats
-from sqlqueue.consumer.shared import Shared
+from sqlqueue.consumer.connection_worker import ConnectionWorker
+from sqlqueue.consumer.polling import GRAIN, SOON, PollTimer
+from sqlqueue.consumer.run_handler import Runner, Work
+from sqlqueue.consumer.worker_group import Shared, WorkerGroup
 from sqlqueue.delivery import Delivery
-from sqlqueue.strategies.base import Ahead, Claim
+from sqlqueue.observers import Observers
+from sqlqueue.strategies.claim import Ahead, Claim
 
 EMPTY = Ahead(hidden=False)
 
@@ -23,23 +22,23 @@ CONNECTION: Any = object()
 
 
 @pytest.fixture
-def seats() -> Seats:
-    runner = create_autospec(Runner, instance=True, notices=Notices("jobs"))
+def seats() -> WorkerGroup:
+    runner = create_autospec(Runner, instance=True, notices=Observers("jobs"))
     shared = create_autospec(Shared, instance=True, queue="jobs", runner=runner, one_at_a_time=False)
     shared.now = lambda: datetime(2026, 1, 1, tzinfo=timezone.utc)
     shared.certain = lambda: True
-    return Seats(shared, Pace(60.0), workers=2, by_key=False)
+    return WorkerGroup(shared, PollTimer(60.0), workers=2, by_key=False)
 
 
-def a_seat(seats: Seats) -> Seat:
-    return Seat(seats, lambda error: None)
+def a_seat(seats: WorkerGroup) -> ConnectionWorker:
+    return ConnectionWorker(seats, lambda error: None)
 
 
 def some_work() -> Work:
     return Work(Delivery("jobs", Claim(1, None, None, None, ())))
 
 
-def test_a_look_that_began_earlier_and_ends_later_hides_no_rows(seats: Seats) -> None:
+def test_a_look_that_began_earlier_and_ends_later_hides_no_rows(seats: WorkerGroup) -> None:
     early, late = a_seat(seats), a_seat(seats)
     before = seats.begin_look()
     seats.wake()
@@ -50,7 +49,7 @@ def test_a_look_that_began_earlier_and_ends_later_hides_no_rows(seats: Seats) ->
 
 
 @pytest.mark.parametrize("early_first", [True, False])
-def test_what_a_look_that_began_earlier_saw_due_is_looked_for_soon(seats: Seats, early_first: bool) -> None:
+def test_what_a_look_that_began_earlier_saw_due_is_looked_for_soon(seats: WorkerGroup, early_first: bool) -> None:
     """The later one may have run while the earlier one tried that row, and held the lock on its key."""
     before, after = seats.begin_look(), seats.begin_look()
     told = [(Ahead(hidden=True, passed_over=True), before), (Ahead(hidden=True), after)]
@@ -64,7 +63,7 @@ def test_what_a_look_that_began_earlier_saw_due_is_looked_for_soon(seats: Seats,
     assert seats.idle
 
 
-def test_a_due_row_that_was_passed_over_counts_as_somebody_elses_once_two_looks_say_so(seats: Seats) -> None:
+def test_a_due_row_that_was_passed_over_counts_as_somebody_elses_once_two_looks_say_so(seats: WorkerGroup) -> None:
     """One look may have hidden it from itself: it held the lock on a key whose first row had just gone."""
     passed_over = Ahead(hidden=True, passed_over=True)
     for idle in (False, True, True):
@@ -72,7 +71,7 @@ def test_a_due_row_that_was_passed_over_counts_as_somebody_elses_once_two_looks_
         assert seats.idle is idle
 
 
-def test_a_look_that_began_earlier_and_ends_later_keeps_nobody_from_being_idle(seats: Seats) -> None:
+def test_a_look_that_began_earlier_and_ends_later_keeps_nobody_from_being_idle(seats: WorkerGroup) -> None:
     early, late = a_seat(seats), a_seat(seats)
     before = seats.begin_look()
     seats.wake()
@@ -82,7 +81,7 @@ def test_a_look_that_began_earlier_and_ends_later_keeps_nobody_from_being_idle(s
     assert seats.idle
 
 
-def test_a_seat_is_not_idle_between_its_settlement_and_the_look_behind_it(seats: Seats) -> None:
+def test_a_seat_is_not_idle_between_its_settlement_and_the_look_behind_it(seats: WorkerGroup) -> None:
     seat, work = a_seat(seats), some_work()
     seats.begin_look()
     seats.found(work, CONNECTION, seat)

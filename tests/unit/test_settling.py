@@ -11,9 +11,20 @@ from hypothesis import strategies as st
 
 from sqlqueue import DeadLetter, DecodeError, Drop, Outcome, Retry
 from sqlqueue.clock import UTC
+from sqlqueue.outcome import (
+    ACKNOWLEDGE,
+    DROP,
+    FAR,
+    UNREADABLE,
+    Move,
+    Rules,
+    Settlement,
+    Verdict,
+    decide,
+    refused,
+    spent_at_claim,
+)
 from sqlqueue.retry import DEFAULT_RETRY, Computed, Fixed, NoRetry, RetryPolicy
-from sqlqueue.settling import FAR, UNREADABLE, Rules, Verdict, decide, refused, spent_at_claim
-from sqlqueue.strategies.base import ACKNOWLEDGE, DROP, Move, Settlement
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=5)

@@ -11,13 +11,13 @@ import attrs
 import pytest
 
 from sqlqueue import Broker, ColumnSpec, DeclarationError, JsonCodec
-from sqlqueue.column import Role
 from sqlqueue.errors import DecodeError, EncodeError
+from sqlqueue.outcome import describe_error
 from sqlqueue.retry import Exponential
-from sqlqueue.settling import describe_error
+from sqlqueue.roles import Role
 from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue, task_table
 from sqlqueue.steps.catalogue import Catalogue, UnknownStep
-from sqlqueue.strategies.stepping import MOST_LEFT, LeftAlone
+from sqlqueue.strategies.steps import MOST_LEFT, LeftAlone
 from sqlqueue.testing.contract.step_kinds import GREETER, Count, Greet, Part, Read
 
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)

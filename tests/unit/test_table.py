@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 from sqlqueue import Broker, ColumnSpec, Role, TableSpec, column, table
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import default_of, spec_of
 from sqlqueue.statements import insert
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.words import Words
 
 JobId = NewType("JobId", int)
 
@@ -74,7 +74,7 @@ def test_both_descriptions_of_one_table_give_the_same_statements() -> None:
         statements = [
             [
                 insert(broker.dialect, spec, [one for one in spec.columns if not one.generated]),
-                *Lease(Words(broker.dialect, spec, True), columns=spec.columns, seconds=30, most=1).statements(),
+                *Lease(QueueSQL(broker.dialect, spec, True), columns=spec.columns, seconds=30, most=1).statements(),
             ]
             for spec in (spec_of(Job), BY_HAND)
         ]

@@ -6,7 +6,7 @@ from queue import Empty, SimpleQueue
 
 import pytest
 
-from sqlqueue.timed import take
+from sqlqueue.consumer.polling import take
 from tests.consumer.helpers import LIMIT
 
 

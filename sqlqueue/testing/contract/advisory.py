@@ -9,10 +9,9 @@ import pytest
 from sqlqueue.broker import Broker
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
-from sqlqueue.locks import AdvisoryLock
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 from sqlqueue.outcome import DeadLetter, Outcome, Retry
-from sqlqueue.spec import TableSpec
+from sqlqueue.spec import AdvisoryLock, TableSpec
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, OpenBroker, created, shown
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, Stranger, key_of

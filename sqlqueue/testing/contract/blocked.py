@@ -8,19 +8,19 @@ import pytest
 
 from sqlqueue import column
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
+from sqlqueue.inspect import SKIPPED, BlockedKey
 from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
-from sqlqueue.strategies.fronts import MOST_SEEN
+from sqlqueue.strategies.fifo import MOST_SEEN
 from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
 from sqlqueue.testing.contract.tables import Job
 from sqlqueue.testing.drain import drain
-from sqlqueue.unblocking import SKIPPED, BlockedKey
 
 
 @table("line_jobs")

@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown

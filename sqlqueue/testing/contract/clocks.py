@@ -9,12 +9,12 @@ import pytest
 from sqlqueue import column
 from sqlqueue.broker import Broker
 from sqlqueue.clock import UTC, DatabaseClock, HostClock
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
 from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 from sqlqueue.schema import warn_of_skew
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.table import table

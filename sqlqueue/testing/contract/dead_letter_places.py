@@ -8,15 +8,14 @@ import pytest
 
 from sqlqueue import column
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.destination import Destination
 from sqlqueue.errors import DeclarationError, SchemaError
-from sqlqueue.outcome import DeadLetter
+from sqlqueue.outcome import DeadLetter, Move, Settlement
 from sqlqueue.retry import NoRetry
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, spec_of
-from sqlqueue.strategies.base import Move, Settlement
 from sqlqueue.table import table
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.dead_letters import PLACES, SOURCE, returned

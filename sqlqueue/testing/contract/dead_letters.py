@@ -9,8 +9,8 @@ import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import UTC
-from sqlqueue.column import Role
 from sqlqueue.outcome import DeadLetter, Retry
+from sqlqueue.roles import Role
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown, stored
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, Stranger, check_unheld, held_by

@@ -10,18 +10,19 @@ import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Clock
+from sqlqueue.delivery import reader
 from sqlqueue.destination import Destination
+from sqlqueue.outcome import Settlement
 from sqlqueue.queue import Queue
-from sqlqueue.rows import reader
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import TableSpec, spec_of
-from sqlqueue.strategies.base import Ahead, Claim, Settlement, Turned
+from sqlqueue.strategies.claim import Ahead, Claim, Turned
+from sqlqueue.strategies.dead_letter import DeadLetters
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.leaving import Leaving
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.holding import ROW_LOCK, SEATED, STRATEGIES, Stranger, stranger_to
 from sqlqueue.testing.contract.looking import Database, shown, stored
 from sqlqueue.testing.recorder import Recorder
-from sqlqueue.words import Words
 
 __all__ = ["LIMIT", "NEVER", "Contract", "Database", "Holder", "OpenBroker", "created", "shown", "stored"]
 
@@ -105,12 +106,12 @@ class Holder:
         dead_letter: Destination | None = None,
     ) -> None:
         broker, spec = queue.broker, queue.spec
-        words = Words(broker.dialect, spec, grouped=queue.group is not None)
+        sql = QueueSQL(broker.dialect, spec, grouped=queue.group is not None)
         columns = reader(broker.dialect, spec, broker.codec, Any).columns
-        leaving = Leaving(words, dead_letter, columns=columns, group=queue.group, cap=cap) if dead_letter else None
+        leaving = DeadLetters(sql, dead_letter, columns=columns, group=queue.group, cap=cap) if dead_letter else None
         self.clock = spec.host_clock
         self.lease = Lease(
-            words,
+            sql,
             columns=columns,
             seconds=seconds,
             most=most,

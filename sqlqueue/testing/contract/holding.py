@@ -7,11 +7,10 @@ from typing import Any, cast
 import attrs
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.connection import Session
-from sqlqueue.locks import AdvisoryLock
 from sqlqueue.queue import Queue
-from sqlqueue.spec import TableSpec, spec_of
+from sqlqueue.roles import Role
+from sqlqueue.spec import AdvisoryLock, TableSpec, spec_of
 from sqlqueue.sql import Call, Statement, fill, statement
 from sqlqueue.testing.contract.looking import Database, shown
 

@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.dialect import Connection
+from sqlqueue.outcome import ACKNOWLEDGE, Settlement
 from sqlqueue.queue import Queue
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import fill
-from sqlqueue.strategies.base import ACKNOWLEDGE, Ahead, Claim, Settlement
+from sqlqueue.strategies.claim import Ahead, Claim
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.harness import Contract, Database
 from sqlqueue.testing.contract.line_tables import by_row_lock
-from sqlqueue.words import Words
 
 Declare = Callable[["type | TableSpec"], TableSpec]
 
@@ -46,13 +47,13 @@ class Instance:
         self._pool, self._wrap = broker.pool, wrap
         self._held: dict[Claim, Connection] = {}
         self._kept: dict[Claim, ExitStack] = {}
-        words = Words(broker.dialect, spec, grouped=queue.group is not None)
+        sql = QueueSQL(broker.dialect, spec, grouped=queue.group is not None)
         columns = spec.columns
         self.strategy: Any
         if spec.has(Role.LEASE):
-            self.strategy = Lease(words, columns=columns, seconds=30, most=16, group=queue.group)
+            self.strategy = Lease(sql, columns=columns, seconds=30, most=16, group=queue.group)
         else:
-            self.strategy = RowLock(words, columns=columns, most=16, group=queue.group)
+            self.strategy = RowLock(sql, columns=columns, most=16, group=queue.group)
         self.by_lease = spec.has(Role.LEASE)
 
     def claim(self) -> Claim | None:

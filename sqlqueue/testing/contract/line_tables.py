@@ -5,7 +5,7 @@ from datetime import datetime
 import attrs
 
 from sqlqueue import column
-from sqlqueue.column import Role
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.table import table
 

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.strategies.base import Claim, Move, Settlement
+from sqlqueue.outcome import Move, Settlement
+from sqlqueue.strategies.claim import Claim
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Database, created
 from sqlqueue.testing.contract.line_instances import ByRowLock, Declare, OnLines, OpenInstance, taken

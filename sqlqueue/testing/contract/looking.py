@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from sqlqueue.column import Role
 from sqlqueue.queue import Queue
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.sql import fill
-from sqlqueue.words import Words
 
 
 class Database(Protocol):
@@ -42,19 +42,19 @@ def shown(database: Database, queue: Queue, *fields: str) -> list[tuple[Any, ...
     dialect, spec = queue.broker.dialect, queue.spec
     columns = {column.field: column for column in spec.columns}
     asked = [columns[field] for field in fields]
-    words = Words(dialect, spec, grouped=False)
-    sql = fill(
+    sql = QueueSQL(dialect, spec, grouped=False)
+    text = fill(
         SHOWN,
         {
-            "columns": ", ".join(dialect.read(column, words.qualified(column)) for column in asked),
+            "columns": ", ".join(dialect.read(column, sql.qualified(column)) for column in asked),
             "table": dialect.table(spec),
-            "id": words.column(Role.ID),
+            "id": sql.column(Role.ID),
         },
     )
     decoders = [dialect.decoder(column) or _as_it_is for column in asked]
     return [
         tuple(None if value is None else decode(value) for decode, value in zip(decoders, row, strict=True))
-        for row in database.execute(sql)
+        for row in database.execute(text)
     ]
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.clock import LONGEST_DELAY, UTC
-from sqlqueue.column import Role
+from sqlqueue.queue_sql import QueueSQL
+from sqlqueue.roles import Role
 from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call, fill
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import Contract, created
 from sqlqueue.testing.contract.tables import CountedJob
-from sqlqueue.words import Words
 
 #: Around the turn of a day, of a second and of a microsecond; every order of magnitude that texts may misplace.
 STEPS = [timedelta(microseconds=1), timedelta(seconds=1), timedelta(hours=1), timedelta(days=1), timedelta(days=4000)]
@@ -39,13 +39,13 @@ def now_and_later(broker: Broker, seconds: float | None) -> tuple[datetime, date
     """The database's *now* and so much later, of one statement."""
     column = spec_of(CountedJob).role(Role.RETRY_AFTER)
     assert column is not None
-    dialect, words = broker.dialect, Words(broker.dialect, spec_of(CountedJob), False)
-    question = words.statement(
+    dialect, sql = broker.dialect, QueueSQL(broker.dialect, spec_of(CountedJob), False)
+    question = sql.statement(
         "ask", NOW_AND_LATER, width=2, writes=False, now=dialect.now(column), later=dialect.later(column, ":seconds")
     )
     with broker.pool.connection() as connection:
         ((now, later),) = connection.run([Call(question, {"seconds": seconds})])[0]
-    decode = words.decoder(Role.RETRY_AFTER)
+    decode = sql.decoder(Role.RETRY_AFTER)
     return decode(now), decode(later)
 
 
@@ -58,15 +58,15 @@ class MomentsContract(Contract):
         due_at: list[datetime | None] = [None, START, *MOMENTS]
         queue = created(broker, CountedJob, clock)
         queue.enqueue_many(CountedJob(due_at=moment, payload="1") for moment in due_at)
-        dialect, words, spec = broker.dialect, Words(broker.dialect, queue.spec, False), queue.spec
+        dialect, sql, spec = broker.dialect, QueueSQL(broker.dialect, queue.spec, False), queue.spec
         column = spec.role(Role.RETRY_AFTER)
         assert column is not None
-        now, moment = words.now(Role.RETRY_AFTER), words.moment(Role.RETRY_AFTER)
+        now, moment = sql.now(Role.RETRY_AFTER), sql.moment(Role.RETRY_AFTER)
         due = dialect.due(moment, column, now)
         ahead = [condition for _, condition in dialect.ahead(moment, column, now)]
         asked = [fill(MEETS, {"condition": condition}) for condition in (*due, *ahead)]
-        question = words.statement("ask", ASKED, width=len(asked), writes=False, asked=", ".join(asked))
-        values = {"now_retry_after": words.now_encoder(Role.RETRY_AFTER)(START)}
+        question = sql.statement("ask", ASKED, width=len(asked), writes=False, asked=", ".join(asked))
+        values = {"now_retry_after": sql.now_encoder(Role.RETRY_AFTER)(START)}
         with broker.pool.connection() as connection:
             (rows,) = connection.run([Call(question, values)])
         answers = [(sum(row[: len(due)]), sum(row[len(due) :])) for row in rows]
@@ -78,28 +78,28 @@ class MomentsContract(Contract):
         leases: list[datetime | None] = [None, START, *MOMENTS]
         queue = created(broker, CountedJob, clock)
         queue.enqueue_many(CountedJob(locked_until=moment, payload="1") for moment in leases)
-        dialect, words = broker.dialect, Words(broker.dialect, queue.spec, False)
+        dialect, sql = broker.dialect, QueueSQL(broker.dialect, queue.spec, False)
         column = queue.spec.role(Role.LEASE)
         assert column is not None
-        ended = dialect.ended(words.column(Role.LEASE), column, words.now(Role.LEASE))
-        question = words.statement("ask", ASKED, width=1, writes=False, asked=fill(MEETS, {"condition": ended}))
+        ended = dialect.ended(sql.column(Role.LEASE), column, sql.now(Role.LEASE))
+        question = sql.statement("ask", ASKED, width=1, writes=False, asked=fill(MEETS, {"condition": ended}))
         with broker.pool.connection() as connection:
-            (rows,) = connection.run([Call(question, {"now_lease": words.now_encoder(Role.LEASE)(START)})])
+            (rows,) = connection.run([Call(question, {"now_lease": sql.now_encoder(Role.LEASE)(START)})])
         assert [(int(moment is not None and moment <= START),) for moment in leases] == rows
 
     def test_of_the_rows_ahead_the_first_is_found_and_read(self, broker: Broker, clock: ManualClock) -> None:
         queue = created(broker, CountedJob, clock)
         queue.enqueue_many(CountedJob(due_at=moment, payload="1") for moment in MOMENTS)
-        dialect, words = broker.dialect, Words(broker.dialect, queue.spec, False)
+        dialect, sql = broker.dialect, QueueSQL(broker.dialect, queue.spec, False)
         column = queue.spec.role(Role.RETRY_AFTER)
         assert column is not None
-        ranges = dialect.ahead(words.moment(Role.RETRY_AFTER), column, words.now(Role.RETRY_AFTER))
-        values = {"now_retry_after": words.now_encoder(Role.RETRY_AFTER)(START)}
-        decode = words.decoder(Role.RETRY_AFTER)
+        ranges = dialect.ahead(sql.moment(Role.RETRY_AFTER), column, sql.now(Role.RETRY_AFTER))
+        values = {"now_retry_after": sql.now_encoder(Role.RETRY_AFTER)(START)}
+        decode = sql.decoder(Role.RETRY_AFTER)
         found = []
         with broker.pool.connection() as connection:
             for value, condition in ranges:
-                first = words.statement("ask", FIRST, width=1, writes=False, value=value, condition=condition)
+                first = sql.statement("ask", FIRST, width=1, writes=False, value=value, condition=condition)
                 found += [decode(row[0]) for row in connection.run([Call(first, values)])[0] if row[0] is not None]
         assert START + STEPS[0] == min(found)
 

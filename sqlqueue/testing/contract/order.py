@@ -8,11 +8,11 @@ import attrs
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, spec_of
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, created, shown

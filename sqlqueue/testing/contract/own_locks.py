@@ -8,7 +8,7 @@ import pytest
 
 from sqlqueue.broker import Broker
 from sqlqueue.consumer import Consumer
-from sqlqueue.locks import AdvisoryLock
+from sqlqueue.spec import AdvisoryLock
 from sqlqueue.testing.contract.advisory import FILL, held_by
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown
 from sqlqueue.testing.contract.holding import Stranger, key_of

@@ -8,12 +8,12 @@ import attrs
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
-from sqlqueue.parking import ParkedRow
+from sqlqueue.inspect import ParkedRow
 from sqlqueue.queue import Queue
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, created, shown

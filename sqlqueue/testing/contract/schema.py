@@ -7,9 +7,9 @@ import attrs
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer
 from sqlqueue.errors import SchemaError, Unsupported
+from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import fill
 from sqlqueue.testing.clock import ManualClock

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sqlqueue.broker import Broker
-from sqlqueue.column import Role
 from sqlqueue.consumer import Consumer, Stopped
 from sqlqueue.delivery import Delivery
 from sqlqueue.outcome import DeadLetter, Drop, Outcome, Retry
+from sqlqueue.roles import Role
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, OpenBroker, created, shown, stored
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, ROW_LOCK, Stranger, check_unheld, held_by

@@ -6,8 +6,8 @@ from typing import Any
 import attrs
 import pytest
 
-from sqlqueue.column import Role
-from sqlqueue.strategies.base import ACKNOWLEDGE, RELEASE, Move, Settlement
+from sqlqueue.outcome import ACKNOWLEDGE, RELEASE, Move, Settlement
+from sqlqueue.roles import Role
 from sqlqueue.testing.clock import START, ManualClock
 from sqlqueue.testing.contract.harness import Contract, Database, Holder, OpenBroker, created, shown, stored
 from sqlqueue.testing.contract.tables import CountedJob, FullJob, Job, KeptJob, RankedJob

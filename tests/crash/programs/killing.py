@@ -5,9 +5,9 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from sqlqueue.consumer import seat
-from sqlqueue.consumer.pump import Pump
-from sqlqueue.strategies.base import Turned
+from sqlqueue.consumer import connection_worker
+from sqlqueue.consumer.dispatcher import Dispatcher
+from sqlqueue.strategies.claim import Turned
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.transaction import Transaction
 
@@ -39,10 +39,10 @@ class Killer:
 
 def watch_seats(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold a connection each, from the claim to the commit."""
-    killer.around(seat.Seat, "_look", "looking", "claimed")
+    killer.around(connection_worker.ConnectionWorker, "_look", "looking", "claimed")
     killer.around(Transaction, "lend", "lending", "lent")
     killer.around(Transaction, "take_back", "returned", None)
-    killer.around(seat.Seat, "_settle", "settling", "committed")
+    killer.around(connection_worker.ConnectionWorker, "_settle", "settling", "committed")
     killer.around(Transaction, "settle_within", None, "released")
 
 
@@ -63,4 +63,4 @@ def watch_pump(killer: Killer) -> None:
         return turned
 
     setattr(Lease, "turn", turn)  # noqa: B010 - a method of another class
-    killer.around(Pump, "finish", "returned", None)
+    killer.around(Dispatcher, "finish", "returned", None)

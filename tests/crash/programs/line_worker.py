@@ -10,7 +10,7 @@ import threading
 from time import monotonic_ns
 
 from sqlqueue import Broker, Consumer, Delivery
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 from sqlqueue.spec import spec_of
 from sqlqueue.testing.contract.line_tables import LineJob, by_row_lock
 

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 
 from sqlqueue import Broker, Consumer, Delivery, Retry
-from sqlqueue.observer import Event
+from sqlqueue.observers import Event
 from tests.consumer.helpers import Mail
 from tests.consumer.tables import TABLES
 

@@ -9,8 +9,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Pool
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_postgres import PostgresDialect
 from sqlqueue_postgres.adapters import Unreadable, execute

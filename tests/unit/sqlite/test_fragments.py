@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sqlqueue.clock import LONGEST_DELAY, UTC
-from sqlqueue.column import Role
 from sqlqueue.dialect import Connection
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_sqlite import fragments, values
 from sqlqueue_sqlite.dialect import SQLiteDialect

@@ -11,9 +11,9 @@ import pytest
 
 from sqlqueue import column
 from sqlqueue.clock import UTC
-from sqlqueue.column import Role
 from sqlqueue.dialect import ColumnFacts, Connection, PoolSettings
 from sqlqueue.errors import SchemaError, Unsupported
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec, spec_of
 from sqlqueue.table import table
 from sqlqueue_sqlite import database

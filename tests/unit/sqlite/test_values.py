@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlqueue.clock import UTC
-from sqlqueue.column import Role
 from sqlqueue.dialect import Connection
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_sqlite import values
 from sqlqueue_sqlite.dialect import SQLiteDialect

@@ -1,0 +1,187 @@
+"""The structure of a queue's statements: its table's names, conditions and order in the dialect's sql.
+
+What a statement names itself begins with an underscore, `_due` for one: a user's table may well be called `due` or
+`lines`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from sqlqueue.clock import DatabaseClock
+from sqlqueue.dialect import Converter, Dialect
+from sqlqueue.roles import Role
+from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.sql import Statement, fill, statement
+
+# A key is made by the database, so that a claim can leave out those that are held. NULL reads as an empty text.
+CONSTANT = "CAST(:key_text_{number} AS text)"
+PART = "COALESCE({text}, '')"
+
+
+@attrs.frozen
+class QueueSQL:
+    """The structure of one queue's statements: the table's names in the dialect's sql, composed once."""
+
+    dialect: Dialect
+    spec: TableSpec
+    grouped: bool
+
+    def column(self, role: Role) -> str:
+        """The column that plays `role`, qualified by its table; the table must have it."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        return self.qualified(spec)
+
+    def qualified(self, spec: ColumnSpec) -> str:
+        return f"{self.dialect.quote(self.spec.name)}.{self.dialect.quote(spec.name)}"
+
+    def bare(self, role: Role) -> str:
+        """The same without its table, as SET and INSERT take it."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        return self.dialect.quote(spec.name)
+
+    def moment(self, role: Role, *, bare: bool = False) -> str:
+        """A moment column as an expression that is never NULL: a row without one counts as long due."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        name = self.bare(role) if bare else self.qualified(spec)
+        return f"COALESCE({name}, {self.dialect.earliest(spec)})" if spec.optional else name
+
+    def now(self, role: Role) -> str:
+        """*Now* as the role's column holds moments: a value of the host's clock, or the database's own."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        return self.dialect.now(spec) if isinstance(self.spec.clock, DatabaseClock) else f":now_{role.value}"
+
+    def unfinished(self) -> list[str]:
+        """Conditions that hold for this queue's rows that are neither processed nor parked."""
+        conditions = [f"{self.column(Role.GROUP)} = :group"] if self.grouped else []
+        conditions += [
+            f"{self.column(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if self.spec.has(role)
+        ]
+        return conditions
+
+    def order(self, *, bare: bool = False) -> list[str]:
+        """The claim order: by priority, then by when the row fell due, then by id. `bare`: as an index takes it."""
+        keys = [self.rank(bare=bare)] if self.spec.has(Role.PRIORITY) else []
+        keys += [self.moment(Role.RETRY_AFTER, bare=bare)] if self.spec.has(Role.RETRY_AFTER) else []
+        return [*keys, self.bare(Role.ID) if bare else self.column(Role.ID)]
+
+    def line_keys(self, *, bare: bool = False) -> list[str]:
+        """The order of a FIFO table: by line; in a line the row in work first, then one that has begun, then by
+        priority and id. So a line's first row is its front: the one in work, or the only one that may be claimed."""
+        spec = self.spec.line
+        assert spec is not None
+        name = self.bare if bare else self.column
+        held = [f"({name(Role.LEASE)} IS NULL)"] if self.spec.has(Role.LEASE) else []
+        by_priority = self.spec.has(Role.PRIORITY)
+        ranked = [f"({self.zero(Role.ATTEMPT, bare=bare)} = 0)", self.rank(bare=bare)] if by_priority else []
+        line = self.dialect.quote(spec.name) if bare else self.qualified(spec)
+        return [line, *held, *ranked, name(Role.ID)]
+
+    def rank(self, *, bare: bool = False) -> str:
+        """The priority as an expression that is never NULL, for databases sort NULL first or last."""
+        return self.zero(Role.PRIORITY, bare=bare)
+
+    def zero(self, role: Role, *, bare: bool = False) -> str:
+        """A number's column as an expression that reads NULL as 0."""
+        spec = self.spec.role(role)
+        assert spec is not None, role
+        name = self.bare(role) if bare else self.qualified(spec)
+        return f"COALESCE({name}, 0)" if spec.optional else name
+
+    def not_running(self) -> list[str]:
+        return [f"{self.bare(Role.RUNNING)} = FALSE"] if self.spec.has(Role.RUNNING) else []
+
+    def lock_key(self) -> str:
+        """The text that an advisory lock on a row locks; its constant parts are bound, see `lock_texts`."""
+        lock = self.spec.advisory_lock
+        assert lock is not None
+        parts = [fill(CONSTANT, {"number": "0"})]
+        for number, field in enumerate(lock.fields, 1):
+            column = next(spec for spec in self.spec.columns if spec.field == field)
+            text = self.dialect.text_of(column, self.qualified(column))
+            parts += [fill(PART, {"text": text}), fill(CONSTANT, {"number": str(number)})]
+        return " || ".join(parts)
+
+    def lock_texts(self) -> Mapping[str, str]:
+        """The values of a key's constant parts. A key that is not shared begins with the table's name."""
+        lock = self.spec.advisory_lock
+        assert lock is not None
+        first, *others = lock.texts
+        texts = [first if lock.shared else f"{self.spec.full_name}:{first}", *others]
+        return {f"key_text_{number}": text for number, text in enumerate(texts)}
+
+    def statement(self, name: str, template: str, *, width: int, writes: bool = True, **fragments: str) -> Statement:
+        """A statement without given rows."""
+        return statement(
+            name,
+            template,
+            {"table": self.dialect.table(self.spec), "id": self.column(Role.ID), **fragments},
+            placeholder=self.dialect.placeholder,
+            width=width,
+            writes=writes,
+        )
+
+    def given(self, name: str, *, singly: bool = False) -> str:
+        """The value of a given column; `singly`: of the one row."""
+        return f":{name}" if singly or not self.dialect.given({"id": self.spec.id}) else f"_given.{name}"
+
+    def settlement(
+        self, name: str, template: str, given: Mapping[str, ColumnSpec], *, singly: bool = False, **fragments: str
+    ) -> Statement:
+        """A statement over given rows, or over one; `{given_x}` is the value of the given column x."""
+        source = "" if singly else self.dialect.given(given)
+        values = {f"given_{key}": self.given(key, singly=singly) for key in given}
+        spec = self.spec.role(Role.LEASE)
+        fence = f"AND {self.qualified(spec)} = {values['given_token']}" if spec and "token" in given else ""
+        return statement(
+            name,
+            template,
+            {
+                "table": self.dialect.table(self.spec),
+                "id": self.column(Role.ID),
+                "using_given": f"USING {source}" if source else "",
+                "from_given": f"FROM {source}" if source else "",
+                "joined_given": f"CROSS JOIN {source}" if source else "",
+                "fence": fence,
+                **values,
+                **fragments,
+            },
+            placeholder=self.dialect.placeholder,
+            given=() if singly else tuple(given),
+            width=1,
+        )
+
+    def encoder(self, role: Role) -> Converter:
+        """Encode a value, or None, for the column that plays `role`."""
+        spec = self.spec.role(role)
+        return _optional(self.dialect.encoder(spec) if spec else None)
+
+    def now_encoder(self, role: Role) -> Converter:
+        """Encode *now* for comparison with the column that plays `role`."""
+        spec = self.spec.role(role)
+        return _optional(self.dialect.now_encoder(spec) if spec else None)
+
+    def decoder(self, role: Role) -> Converter:
+        """Decode what the driver returns, or None, of the column that plays `role`."""
+        spec = self.spec.role(role)
+        return _optional(self.dialect.decoder(spec) if spec else None)
+
+
+def _optional(convert: Converter | None) -> Converter:
+    if convert is None:
+        return lambda value: value
+    return lambda value: None if value is None else convert(value)
+
+
+def also(assignments: Sequence[str]) -> str:
+    """Assignments that follow another one in a SET."""
+    return "".join(f", {assignment}" for assignment in assignments)
+
+
+def every(conditions: Sequence[str]) -> str:
+    """All of these, a line each."""
+    return "\n  AND ".join(conditions) if conditions else "TRUE"
