@@ -48,7 +48,7 @@ class Slots:
     listeners: int = 0
     statements: int = 0
     changed: threading.Condition = attrs.field(factory=threading.Condition)
-    _waiting: deque[Ticket] = attrs.field(factory=deque)
+    waiting: deque[Ticket] = attrs.field(factory=deque)
 
     @property
     def most(self) -> int:
@@ -62,31 +62,29 @@ class Slots:
 
     def wanted(self, queue: str) -> bool:
         """Whether anybody but this queue waits for a connection that one of its deliveries holds."""
-        if not self._waiting:
-            return False
         with self.changed:  # others come and go meanwhile
-            return any(ticket.queue != queue for ticket in self._waiting)
+            return any(ticket.queue != queue for ticket in self.waiting)
 
     def take(self, timeout: float, queue: str | None = None, given_up: Callable[[], bool] = bool) -> None:
         """Take one for a delivery of `queue`, or for a statement (None). Raises `BudgetSpent` after `timeout` seconds,
-        and once `given_up()` is true, which `rouse` has those look at who wait."""
+        and once `given_up()` is true, which those who wait ask at each `rouse`."""
         with self.changed:  # decided: who may hold a connection
             most = max(1, self.size - 1 - self.listeners)
-            if self._waiting or self.held >= most or (queue is not None and self.held_by_deliveries >= most - 1):
+            if self.waiting or self.held >= most or (queue is not None and self.held_by_deliveries >= most - 1):
                 self._wait(Ticket(queue), timeout, given_up)
             self.held += 1
             if queue is not None:
                 self.held_by_deliveries += 1
 
     def _wait(self, ticket: Ticket, timeout: float, given_up: Callable[[], bool]) -> None:
-        self._waiting.append(ticket)
+        self.waiting.append(ticket)
         try:
             self.changed.wait_for(lambda: given_up() or self._next() is ticket, timeout)
             if given_up() or self._next() is not ticket:
                 raise BudgetSpent(f"the consumers on the pool of {self.size} held all they may for {timeout:g} s")
         finally:
-            self._waiting.remove(ticket)
-            if self._waiting:
+            self.waiting.remove(ticket)
+            if self.waiting:
                 self.changed.notify_all()
 
     def _next(self) -> Ticket | None:
@@ -94,7 +92,7 @@ class Slots:
         if self.held >= self.most:
             return None
         for_deliveries = self.held_by_deliveries < self.most_by_deliveries
-        return next((ticket for ticket in self._waiting if for_deliveries or ticket.queue is None), None)
+        return next((ticket for ticket in self.waiting if for_deliveries or ticket.queue is None), None)
 
     def give_back(self, queue: str | None = None) -> None:
         """Give one back that was taken so."""
@@ -102,7 +100,7 @@ class Slots:
             self.held -= 1
             if queue is not None:
                 self.held_by_deliveries -= 1
-            if self._waiting:
+            if self.waiting:
                 self.changed.notify_all()
 
 

@@ -11,12 +11,13 @@ import attrs
 
 from sqlqueue.consumer.budget import BudgetSpent
 from sqlqueue.consumer.run_handler import RELEASED, Finished, Work
+from sqlqueue.consumer.settling import refusal
 from sqlqueue.consumer.transactional import run_in, taken_over, undone
 from sqlqueue.consumer.worker_group import WorkerGroup
 from sqlqueue.consumer.workers import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.outcome import RELEASE, Move, refused
+from sqlqueue.outcome import RELEASE, Move
 from sqlqueue.strategies.claim import NOBODY, Claim
 from sqlqueue.strategies.transaction import Transaction
 
@@ -72,14 +73,16 @@ class ConnectionWorker:
             if group.stopping:  # since the claim that found them began
                 finished: Sequence[Finished] = [Finished(one, RELEASED) for one in works]
             elif isinstance(connection, Transaction):
-                before = group.rows.extend_no_more if plan.one_writer else None
+                before = group.rows.extend_no_more if plan.stops_extending else None
                 finished = [run_in(connection, works[0], plan.runner, before)]
             else:
                 finished = plan.runner.run(works)
             for one in finished:
                 if one.stop is not None:
                     self._on_stop(one.stop)  # first, so that the rows that go back are not claimed again
-            if not group.take(works):
+            if not group.rows.take(works):  # they were given back meanwhile
+                for work in works:
+                    group.report.late(work)
                 return
             works = self._settle_and_claim(connection, finished)
             for one in finished:
@@ -97,13 +100,16 @@ class ConnectionWorker:
                 self._settle_elsewhere(connection, one)
                 group.expect_more()
                 return ()
-        claims = not (plan.budget.slots.wanted(plan.queue) or (isinstance(connection, Transaction) and connection.last))
-        for one in finished:
-            claims = claims and one.trouble is None and (plan.hides or not group.pauses(one.verdict.settlement))
+        slots = plan.budget.slots
+        claims = not (slots.waiting and slots.wanted(plan.queue))
+        if isinstance(connection, Transaction):
+            claims = claims and not connection.last and finished[0].trouble is None
+        for one in () if plan.hides else finished:
+            claims = claims and not (one.verdict.settlement.move is Move.RETRY and one.verdict.settlement.due)
         works = self._settle(connection, finished, claim=claims and not plan.settles_first)
         if claims and plan.settles_first and not connection.closed:
             works = self._claim(connection)
-        if not works and (not self._claimed or connection.closed):
+        if not works and not self._claimed:
             group.expect_more()
         return works
 
@@ -118,10 +124,10 @@ class ConnectionWorker:
     def _turn(self, connection: Connection, finished: Sequence[Finished], *, claim: bool) -> Sequence[Work]:
         """Settle, claim, or both, in one round trip; the rows claimed."""
         group, plan = self._group, self._group.plan
+        settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         round = group.begin_claim() if claim else None
         self._claimed = round is not None
         pass_over, limit = (NOBODY, 0) if round is None else (round.pass_over, plan.most)
-        settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
         try:
             turned = plan.strategy.turn(connection, settlements, limit, plan.now(), pass_over)
             self._open = False
@@ -129,13 +135,17 @@ class ConnectionWorker:
                 group.settled(finished, turned)
             if turned.failed is not None:
                 raise turned.failed
-            if round is None or connection.closed:
+            if round is None:
                 return ()
             if turned.claims:
                 works = self._works(connection, turned.claims)
                 if works:
                     group.found(round, works, connection, self)
+                self._claimed = bool(works) or not connection.closed
                 return works
+            if connection.closed:
+                self._claimed = False
+                return ()
             ahead = plan.strategy.look_ahead(connection, plan.now(), pass_over, group.held_unseen())
             group.found_nothing(round, ahead, self)
             return ()
@@ -146,10 +156,10 @@ class ConnectionWorker:
     def _works(self, connection: Connection, claims: Sequence[Claim]) -> Sequence[Work]:
         """The claimed rows; by key the first of each, for the next may run once that one is settled."""
         plan = self._group.plan
+        if not plan.by_key:
+            return [Work(Delivery(plan.queue, claim)) for claim in claims]
         key = plan.runner.reader.raw_key
         works = [Work(Delivery(plan.queue, claim), key(claim.row)) for claim in claims]
-        if not plan.by_key or len(works) == 1:
-            return works
         first = {work.key: work for work in reversed(works)}
         behind = [work for work in works if work.key is not None and first[work.key] is not work]
         if behind and not plan.strategy.one_transaction:  # in one they stay locked as long as the others
@@ -205,7 +215,7 @@ class ConnectionWorker:
                 refused_before = True
             pause = 0.0 if trouble is Trouble.PERMANENT else FIRST_PAUSE * 2**number
             try:
-                if self._settled_again(connection, finished, pause):
+                if self._retry_settlement(connection, finished, pause):
                     return None
                 break  # its connection is closed
             except Exception as further:  # sorted above, in the next round
@@ -215,7 +225,7 @@ class ConnectionWorker:
         self._abandon(connection, finished)
         raise error
 
-    def _settled_again(self, connection: Connection, finished: Sequence[Finished], pause: float = 0.0) -> bool:
+    def _retry_settlement(self, connection: Connection, finished: Sequence[Finished], pause: float = 0.0) -> bool:
         """Settle rows after a `pause` whose settlement failed, if they are, or can be, held; False where the connection
         is closed."""
         self._open = True
@@ -253,7 +263,7 @@ class ConnectionWorker:
 
     def _settle_alone(self, connection: Connection, one: Finished) -> None:
         try:
-            if connection.closed or not self._settled_again(connection, [one]):
+            if connection.closed or not self._retry_settlement(connection, [one]):
                 self._abandon(connection, [one])
         except Exception as error:  # sorted by what the dialect makes of it
             if not self._open:
@@ -262,12 +272,9 @@ class ConnectionWorker:
 
     def _refused(self, one: Finished, error: Exception) -> Finished:
         """What becomes of a row whose settlement the database refused."""
-        plan, delivery = self._group.plan, one.work.delivery
-        log.error(
-            "queue %s: row %r: it could not be %s", plan.queue, delivery.claim.id, one.verdict.kind, exc_info=error
-        )
-        rules = one.work.rules or plan.runner.rules
-        return attrs.evolve(one, verdict=refused(rules, delivery.claim.attempt, one.verdict, error, plan.now()))
+        plan, id = self._group.plan, one.work.delivery.claim.id
+        log.error("queue %s: row %r: it could not be %s", plan.queue, id, one.verdict.kind, exc_info=error)
+        return refusal(one, plan.runner.rules, error, plan.now())
 
     def _abandon(self, connection: Connection, finished: Sequence[Finished]) -> None:
         """Hold rows no longer that cannot be settled."""

@@ -136,8 +136,6 @@ class Consumer:
         self._error: BaseException | None = None
         self._abandoned = 0
 
-    # -- running ----------------------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Check the database, start the threads and return.
 
@@ -274,12 +272,15 @@ class Consumer:
     # -- start ------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        self._waker = self._make_waker()
+        own = [one.queue.spec.full_name for one in self._subscriptions] if self._broker.notify else []
+        channels = list(dict.fromkeys([*own, *(name for one in self._subscriptions for name in one.handler.channels)]))
+        broker, dialect = self._broker, self._broker.dialect
+        self._waker = dialect.waker(broker.pool, channels, self._notified, notify=bool(channels))
         if self._waker is not None and self._waker.borrows:
-            self._until_stopped.enter_context(budget_of(self._broker.pool).for_listener())
+            self._until_stopped.enter_context(budget_of(broker.pool).for_listener())
 
         def prepare() -> None:
-            dialect, pool = self._broker.dialect, self._broker.pool
+            pool = broker.pool
             pool.probe()
             if any(subscription.needs_sessions for subscription in self._subscriptions):
                 dialect.check_sessions(pool)
@@ -289,12 +290,7 @@ class Consumer:
                 for subscription in self._subscriptions:
                     subscription.prepare(connection, self._waker)
 
-        wait_for_server(prepare, self._broker.dialect, timeout=self._startup_timeout, ends=self._lifecycle.run.ends)
-
-    def _make_waker(self) -> Waker | None:
-        own = [one.queue.spec.full_name for one in self._subscriptions] if self._broker.notify else []
-        channels = list(dict.fromkeys([*own, *(name for one in self._subscriptions for name in one.handler.channels)]))
-        return self._broker.dialect.waker(self._broker.pool, channels, self._notified, notify=bool(channels))
+        wait_for_server(prepare, dialect, timeout=self._startup_timeout, ends=self._lifecycle.run.ends)
 
     def _notified(self, hint: Hint) -> None:
         """Another program wrote, or asks for a stop."""

@@ -220,27 +220,24 @@ def drain(subscriptions: Sequence[Subscription], timeout: float, hurried: Callab
 
     Once `hurried` nothing is waited for any more. Returns how many handlers are still at work.
     """
-    for one in subscriptions:
-        one.stop()
+    pools = [one.pool for one in subscriptions]
+    for pool in pools:
+        pool.stop()
     deadline = monotonic() + timeout
-    if not _all(subscriptions, Subscription.join, deadline, hurried):
-        for one in subscriptions:
-            one.give_up()
-        for one in subscriptions:
-            one.join(LAST_TURN)
-    _all(subscriptions, lambda one, wait: not one.running(wait), max(deadline, monotonic() + GRACE), hurried)
-    return sum(one.running(0) for one in subscriptions)
+    if not _all([pool.join for pool in pools], deadline, hurried):
+        for pool in pools:
+            pool.give_up()
+        for pool in pools:
+            pool.join(LAST_TURN)
+    done = [lambda wait, pool=pool: not pool.running(wait) for pool in pools]
+    _all(done, max(deadline, monotonic() + GRACE), hurried)
+    return sum(pool.running(0) for pool in pools)
 
 
-def _all(
-    subscriptions: Sequence[Subscription],
-    done: Callable[[Subscription, float], bool],
-    deadline: float,
-    hurried: Callable[[], bool],
-) -> bool:
-    """Whether all were done before the deadline, and before anybody hurried."""
-    for one in subscriptions:
-        while not done(one, max(0.0, min(LOOK_UP, deadline - monotonic()))):
+def _all(done: Sequence[Callable[[float], bool]], deadline: float, hurried: Callable[[], bool]) -> bool:
+    """Whether all were done before the deadline, and before anybody hurried. Each waits so many seconds at most."""
+    for one in done:
+        while not one(max(0.0, min(LOOK_UP, deadline - monotonic()))):
             if hurried() or monotonic() >= deadline:
                 return False
     return True

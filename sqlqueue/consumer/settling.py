@@ -110,34 +110,24 @@ def settle_singly(
 
 
 class RowsInWork:
-    """The rows whose handlers are at work, each with its connection; how many rows are being settled, and how many
-    claims are under way.
+    """The rows whose handlers are at work, each with its connection.
 
-    Who takes rows out of work settles them, and says so when that is done. `changed` is the lock over all of it; the
-    group decides under it as well.
+    Who takes rows out of work settles them, and says so when that is done. `claiming`: claims under way, `settling`:
+    rows taken out of work and not settled. `closed`: whether no row may come to work any more. `changed` is the lock
+    over all of it; what changes a field from outside holds it.
     """
 
     def __init__(self) -> None:
         self.changed = Condition()
         self.claiming = self.settling = 0
         self.closed = False
-        self._in_work: dict[Work, Connection] = {}
+        self.in_work: dict[Work, Connection] = {}
         self._extending: Sequence[Work] = ()
         self._unextended: set[Work] = set()
 
-    @property
-    def in_work(self) -> Sequence[Work]:
-        with self.changed:  # others come and go meanwhile
-            return tuple(self._in_work)
-
     def __len__(self) -> int:
         with self.changed:  # a row that goes from work to its settlement counts once
-            return len(self._in_work) + self.settling
-
-    def begin(self, works: Sequence[Work], connection: Connection) -> None:
-        """Rows were claimed. The caller holds the lock."""
-        for work in works:
-            self._in_work[work] = connection
+            return len(self.in_work) + self.settling
 
     def extend_no_more(self, work: Work) -> None:
         """Extend the row's lease no more; an extension under way is over by then."""
@@ -152,10 +142,10 @@ class RowsInWork:
             if self._extending:
                 self.changed.wait_for(lambda: not any(work in self._extending for work in works))
             for work in works:
-                if work not in self._in_work:
+                if work not in self.in_work:
                     return False
             for work in works:
-                del self._in_work[work]
+                del self.in_work[work]
                 self._unextended.discard(work)
             self.settling += len(works)
             return True
@@ -170,7 +160,7 @@ class RowsInWork:
     def extending(self) -> Iterator[Sequence[Work]]:
         """The rows whose leases are to be extended; none of them is settled for the while."""
         with self.changed:  # decided: whose tokens move
-            self._extending = tuple(work for work in self._in_work if work not in self._unextended)
+            self._extending = tuple(work for work in self.in_work if work not in self._unextended)
         try:
             yield self._extending
         finally:
@@ -183,7 +173,7 @@ class RowsInWork:
         with self.changed:  # decided: who settles what is left
             self.closed = True
             self.changed.wait_for(lambda: not (self.claiming or self.settling), timeout)
-            taken = list(self._in_work.items())
-            self._in_work.clear()
+            taken = list(self.in_work.items())
+            self.in_work.clear()
             self.settling += len(taken)
             return taken

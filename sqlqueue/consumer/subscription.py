@@ -4,11 +4,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
+from sqlqueue.clock import UTC, HostClock
 from sqlqueue.consumer import connection_worker
-from sqlqueue.consumer.budget import Database, budget_of, sorted_by
+from sqlqueue.consumer.budget import Budget, Database, budget_of, sorted_by
 from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.health import QueueHealth
 from sqlqueue.consumer.in_flight import InFlight
@@ -88,14 +90,6 @@ def lease_for(
     )
 
 
-def handlers_begin(queue: Queue, handler: Handler) -> Begin | None:
-    """What opens the transaction of a transactional handler; None where the claim's own is that."""
-    spec = queue.spec
-    if spec.advisory_lock is None and not spec.has(Role.LEASE):
-        return None
-    return Begin(spec.isolation.upper()) if spec.isolation else Begin()
-
-
 def connection_strategy_for(
     queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool
 ) -> ConnectionStrategy:
@@ -161,6 +155,8 @@ class Subscription:
         if handler.dead_letter is not None:
             self.observers.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
+        self._now = partial(datetime.now, UTC) if type(self._clock) is HostClock else self._clock.now
+        self._channels = (queue.spec.full_name, *handler.channels)
         self._call = wrap(queue.name, replying(queue, handler, caller(handler)))
         self._pool: WorkerPool | None = None
         self._extender: LeaseExtender | None = None
@@ -227,7 +223,6 @@ class Subscription:
     def _worker_group(self, strategy: ConnectionStrategy, runner: Runner, waker: Waker | None) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
         budget = budget_of(broker.pool)
-        workers = self._workers(budget.check_deliveries(name))
         by_key, lines = in_order_here(self.queue, handler), spec.line is not None
         by_row_lock = spec.advisory_lock is None and not spec.has(Role.LEASE)
         one_at_a_time = handler.by_key or lines
@@ -236,7 +231,7 @@ class Subscription:
             strategy=strategy,
             budget=budget,
             runner=runner,
-            now=self._clock.now,
+            now=self._now,
             classify=sorted_by(broker.dialect.classify),
             most=handler.batch or 1,
             hides=spec.has(Role.RETRY_AFTER) or spec.has(Role.LEASE),
@@ -245,15 +240,15 @@ class Subscription:
             settles_first=one_at_a_time or (handler.transactional and not by_row_lock and not self.needs_sessions),
             frees_others=by_key or lines,
             transactional=handler.transactional,
-            begin=handlers_begin(self.queue, handler),
+            begin=None if by_row_lock else Begin(spec.isolation.upper()) if spec.isolation else Begin(),
             lease=handler.lease if spec.has(Role.LEASE) else None,
-            one_writer=not broker.dialect.capabilities.concurrent_claims,
+            stops_extending=spec.has(Role.LEASE) and not broker.dialect.capabilities.concurrent_claims,
             waker=waker,
         )
         return WorkerGroup(
             plan,
             PollTimer(handler.poll_interval),
-            workers=workers,
+            workers=self._workers(budget),
             work=connection_worker.work,
             give_back=connection_worker.give_back,
         )
@@ -261,25 +256,26 @@ class Subscription:
     def _lease_extender(self, strategy: TransactionalLease, group: WorkerGroup) -> LeaseExtender | None:
         """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend: only
         tasks have steps that need none."""
-        if group.plan.one_writer and self.handler.stepping is None:
+        if group.plan.stops_extending and self.handler.stepping is None:
             return None
         return LeaseExtender(self.queue.name, self._database(strategy), group.rows, self.observers)
 
     def _database(self, strategy: LeaseStrategy) -> Database:
         broker = self.queue.broker
         classify = sorted_by(broker.dialect.classify)
-        return Database(strategy, budget_of(broker.pool), self._clock.now, classify, self.handler.lease)
+        return Database(strategy, budget_of(broker.pool), self._now, classify, self.handler.lease)
 
-    def _workers(self, most: int) -> int:
+    def _workers(self, budget: Budget) -> int:
         """How many connection workers there are; handlers that hold the one write lock would only wait for each
         other."""
-        broker, handler = self.queue.broker, self.handler
-        if handler.transactional and not broker.dialect.capabilities.concurrent_claims:
+        name, handler = self.queue.name, self.handler
+        most = budget.check_deliveries(name)
+        if handler.transactional and not self.queue.broker.dialect.capabilities.concurrent_claims:
             if handler.workers > 1:
                 log.warning(
                     "queue %s: the database has one writer, and a transactional handler is it for as long as it runs: "
                     "one of its %d workers runs at a time",
-                    self.queue.name,
+                    name,
                     handler.workers,
                 )
             return 1
@@ -287,11 +283,7 @@ class Subscription:
             log.warning(
                 "queue %s: each row in work holds a connection, and the pool of %d leaves %d for that, so %d of its %d "
                 "workers run at once; raise pool_size",
-                self.queue.name,
-                broker.pool.size,
-                most,
-                most,
-                handler.workers,
+                *(name, budget.pool.size, most, most, handler.workers),
             )
         return handler.workers
 
@@ -309,7 +301,7 @@ class Subscription:
             queue=self.queue.name,
             reader=read,
             rules=rules,
-            now=self._clock.now,
+            now=self._now,
             observers=self.observers,
             call=self._call,
             batch=handler.batch is not None,
@@ -318,9 +310,8 @@ class Subscription:
 
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
         """Start the workers; `on_stop` is told what ends the run."""
-        pool, spec = self.pool, self.queue.spec
-        channels = (spec.full_name, *self.handler.channels)
-        self._until_stopped.callback(self.queue.broker.listen(channels, self.queue.group, pool.wake, pool.let_go))
+        pool, queue = self.pool, self.queue
+        self._until_stopped.callback(queue.broker.listen(self._channels, queue.group, pool.wake, pool.let_go))
         watch = getattr(self._clock, "on_change", None)
         forget = watch(pool.wake) if watch is not None else None
         if forget is not None:
@@ -338,10 +329,9 @@ class Subscription:
     # -- from other threads -----------------------------------------------------------------------------------
 
     def wake(self, hint: Hint) -> None:
-        """Look now, if the hint is for this queue."""
-        if hint.channel not in (None, self.queue.spec.full_name, *self.handler.channels):
-            return
-        if not hint.payload or self.queue.group is None or hint.payload == self.queue.group:
+        """Claim now, if the hint is for this queue."""
+        here = hint.channel is None or hint.channel in self._channels
+        if here and (not hint.payload or self.queue.group is None or hint.payload == self.queue.group):
             self.pool.wake()
 
     @property
@@ -356,16 +346,9 @@ class Subscription:
             self._pool.stop()
 
     def give_up(self) -> None:
+        """Give back what is still in work, and end. Safe in a signal handler."""
         if self._pool is not None:
             self._pool.give_up()
-
-    def join(self, timeout: float) -> bool:
-        """Wait until everything in flight is settled or given back; whether it is."""
-        return self.pool.join(timeout)
-
-    def running(self, timeout: float) -> int:
-        """How many handlers are still at work after `timeout` seconds."""
-        return self.pool.running(timeout)
 
     def close(self) -> None:
         """After its end: the pool's connections are for others."""

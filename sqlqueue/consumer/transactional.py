@@ -154,7 +154,7 @@ def taken_over(connection: Transaction, work: Work, strategy: ConnectionStrategy
 @attrs.define(eq=False)
 class LeaseExtender:
     """Extends the leases of rows in work, on a thread of its own, until it is stopped. A delivery whose lease was lost
-    is told so."""
+    is marked."""
 
     queue: str
     database: Database

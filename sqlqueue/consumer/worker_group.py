@@ -14,16 +14,13 @@ from typing import Any
 
 from sqlqueue.consumer.health import Outage
 from sqlqueue.consumer.key_order import FREE_KEYS, BlockedKeys, KeyOrder
-from sqlqueue.consumer.polling import SOON, ClaimRound, ClaimRounds, IdleWorkers, PollTimer
+from sqlqueue.consumer.polling import LONGEST, SOON, ClaimRound, ClaimRounds, IdleWorkers, PollTimer
 from sqlqueue.consumer.run_handler import Finished, Work
 from sqlqueue.consumer.settling import Report, RowsInWork
 from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerThreads
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.strategies.claim import NOBODY, Ahead, Turned
-
-#: Seconds after which a wait returns in any case; the platform's locks take no endless numbers.
-LONGEST = 3600.0
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0
@@ -33,7 +30,7 @@ class WorkerGroup:
     """The connection workers of one queue: their claims, their poll timer and their report.
 
     `work` is one worker's loop, which ends when the group stops. `give_back` gives a row back whose handler is still at
-    work. A worker is told from others by its identity.
+    work. Workers are compared by identity.
     """
 
     def __init__(
@@ -136,12 +133,11 @@ class WorkerGroup:
             return self._rounds.begin(NOBODY if self._keys is None else self._keys.pass_over())
 
     def end_claim(self, round: ClaimRound) -> None:
-        """The claim is over; it may have failed. The lock may be held already."""
+        """The claim failed."""
         with self._lock:  # decided: whether whoever waits may go on
-            if not round.over:
-                round.over = True
-                self.rows.claiming -= 1
-                self.rows.changed.notify_all()
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
 
     def found(self, round: ClaimRound, works: Sequence[Work], connection: Connection, worker: Hashable) -> None:
         """A claim found rows: there may be more, for another worker."""
@@ -150,8 +146,11 @@ class WorkerGroup:
                 for work in works:
                     if not self._keys.enter(work.key, work):
                         raise AssertionError(f"a row of key {work.key!r} was claimed while another is in work")
-            self.rows.begin(works, connection)
-            self.end_claim(round)
+            for work in works:
+                self.rows.in_work[work] = connection
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
             self._timer.full(monotonic())
             self._rounds.found(worker)
             self._idle_workers.wake()
@@ -164,7 +163,9 @@ class WorkerGroup:
     def found_nothing(self, round: ClaimRound, ahead: Ahead, worker: Hashable) -> None:
         waker = self.plan.waker
         with self._lock:  # decided: when somebody claims next
-            self.end_claim(round)
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
             due_in, now = self._timer.due_in(ahead, self.plan.now()), monotonic()
             passed_over = due_in is not None and due_in <= 0
             if self._rounds.found_nothing(worker, round):
@@ -204,17 +205,10 @@ class WorkerGroup:
     def held_unseen(self) -> int:
         """Rows in work that a claim takes for due: those that it does not pass over by their keys."""
         with self._lock:  # others come and go meanwhile
-            return len(self.rows.in_work) if self._keys is None else sum(one.key is None for one in self.rows.in_work)
+            in_work = self.rows.in_work
+            return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
 
     # -- settlements ------------------------------------------------------------------------------------------
-
-    def take(self, works: Sequence[Work]) -> bool:
-        """The handler is done; False where its rows were given back meanwhile."""
-        if self.rows.take(works):
-            return True
-        for work in works:
-            self.report.late(work)
-        return False
 
     def settled(self, finished: Sequence[Finished], turned: Turned) -> None:
         """The rows of a turn are settled, but for those that were lost."""
@@ -232,7 +226,7 @@ class WorkerGroup:
     def _settled(self, one: Finished, *, gone: bool) -> None:
         settlement, key = one.verdict.settlement, one.work.key
         stays = not gone and settlement.move in (Move.RETRY, Move.ADVANCE)
-        pauses = stays and self.pauses(settlement)
+        pauses = stays and not self.plan.hides and settlement.move is Move.RETRY and settlement.due is not None
         with self._lock:  # decided: what the row's key, and the next claim, wait for
             if self._keys is None:
                 pass
@@ -251,12 +245,8 @@ class WorkerGroup:
         self.report.record(one, gone=gone)
         self.rows.done(1)
 
-    def pauses(self, settlement: Settlement) -> bool:
-        """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""
-        return not self.plan.hides and settlement.move is Move.RETRY and settlement.due is not None
-
     def _expect(self, settlement: Settlement, *, pauses: bool) -> None:
-        """The row falls due again. The lock is held."""
+        """The row falls due again; `pauses`: claims wait for it, because nothing can hide it. The lock is held."""
         due_in = 0.0 if settlement.due is None else (settlement.due - self.plan.now()).total_seconds()
         now = monotonic()
         if pauses:

@@ -114,8 +114,8 @@ class GroupPlan:
     `settles_first`: whether rows must be settled before others are claimed, because claims come one at a time or would
     end the handler's transaction. `frees_others`: whether rows wait for others to be settled. `transactional`: whether
     handlers write in their delivery's transaction, which `begin` opens; None where the claim's own is the handler's.
-    `lease`: seconds that it lasts, where one holds the rows as well. `one_writer`: whether such a transaction keeps all
-    others from writing, those who extend leases as well. `waker`: who wakes the group for other programs' rows.
+    `lease`: seconds that it lasts, where one holds the rows as well. `stops_extending`: whether such a transaction
+    keeps the row's lease from being extended. `waker`: who wakes the group for other programs' rows.
     """
 
     queue: str
@@ -133,5 +133,5 @@ class GroupPlan:
     transactional: bool = False
     begin: Begin | None = None
     lease: float | None = None
-    one_writer: bool = False
+    stops_extending: bool = False
     waker: Waker | None = None

@@ -117,7 +117,7 @@ def calls_of_dead_letters(queue: Queue, destination: Destination) -> list[Call]:
     return [*overheard.calls, parking.requeue(row.id for row in queue.parked(limit=DUE))]
 
 
-def calls_of_a_seat(queue: Queue, case: Case) -> list[Call]:
+def calls_of_a_connection_worker(queue: Queue, case: Case) -> list[Call]:
     """The claim of a row or of a batch, and the look ahead beside it, of a strategy whose deliveries hold their
     connection."""
     clock = queue.spec.clock

@@ -20,9 +20,9 @@ from tests.golden.golden import Case, without_lease
 from tests.plans.backlog import (
     DECLARED,
     DUE,
+    calls_of_a_connection_worker,
     calls_of_a_look,
     calls_of_a_look_for_tasks,
-    calls_of_a_seat,
     filled,
     filled_with_tasks,
 )
@@ -66,7 +66,7 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"))
-def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
+def test_a_connection_workers_claim_walks_ranges_of_the_claims_index_and_reads_few_buffers(
     postgres_database: Database, declared: type
 ) -> None:
     """PAINS 21: by row lock, by the sessions' locks and by locks that others keep, and the first two in batches."""
@@ -80,7 +80,7 @@ def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
             lock = None if strategy is RowLock else "row-{id}"
             spec = without_lease(declared, advisory_lock=lock, clock=ManualClock())
             case = Case("", spec, strategy, group, batch=batch)
-            calls = calls_of_a_seat(broker.queue(case.declared, group), case)
+            calls = calls_of_a_connection_worker(broker.queue(case.declared, group), case)
             for call, mode in product(calls, ("force_custom_plan", "force_generic_plan")):
                 plan = explain(connection, call, mode)
                 most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * (batch - 1)

@@ -37,9 +37,9 @@ class Killer:
         setattr(owner, name, function)
 
 
-def watch_seats(killer: Killer) -> None:
+def watch_connection_workers(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold a connection each, from the claim to the commit."""
-    killer.around(connection_worker.ConnectionWorker, "_look", "looking", "claimed")
+    killer.around(connection_worker.ConnectionWorker, "_claim", "looking", "claimed")
     killer.around(Transaction, "lend", "lending", "lent")
     killer.around(Transaction, "take_back", "returned", None)
     killer.around(connection_worker.ConnectionWorker, "_settle", "settling", "committed")
