@@ -223,7 +223,7 @@ class Dispatcher:
             in_flight.unsettled = []
             self._settled(finished, turned)
         if self.outage.error is not None:
-            self._works_again()
+            self._recovered()
         if limit:
             self._claimed(turned.claims, limit, now, wakes)
 
@@ -290,7 +290,7 @@ class Dispatcher:
             if self._observers.any:
                 self._observers.tell("extended", detail=len(works) - len(lost))
             if self.outage.error is not None and not self._in_flight.unsettled and self._in_flight.room <= 0:
-                self._works_again()  # there is no turn that would tell
+                self._recovered()  # there is no turn that would tell
         self._lease_timer.extended(now, bool(works))
 
     def _try_to_settle(self, one: Finished) -> Exception | None:
@@ -316,7 +316,7 @@ class Dispatcher:
         if self._observers.any:
             self._observers.tell("trouble", detail=self.outage.error)
 
-    def _works_again(self) -> None:
+    def _recovered(self) -> None:
         self._poll_timer.recovered()
         if self.outage.end() and self._observers.any:
             self._observers.tell("recovered")

@@ -135,7 +135,8 @@ class InFlightModel(RuleBasedStateMachine):
         released, self.in_flight.unsettled = self.in_flight.unsettled, []
         assert [one.work for one in released] == list(works)
         assert self.in_flight.settled(released) == []
-        assert self.in_flight.unsettled == self.in_flight.begun == []
+        assert self.in_flight.unsettled == []
+        assert self.in_flight.begun == []
 
     def going_back(self) -> list[Work]:
         assert all(one.verdict is RELEASED for one in self.in_flight.unsettled)
