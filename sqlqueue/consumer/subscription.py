@@ -39,7 +39,7 @@ from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.claim import ConnectionStrategy, LeaseStrategy, Strategy
 from sqlqueue.strategies.dead_letter import DeadLetters
 from sqlqueue.strategies.group_commit import GroupCommit
-from sqlqueue.strategies.key_locks import KeyLocked
+from sqlqueue.strategies.key_locks import KeyLocked, key_locked
 from sqlqueue.strategies.lease import Lease, TransactionalLease
 from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
@@ -100,7 +100,7 @@ def connection_strategy_for(
     if locks is None:
         return Advisory(plan)
     locks.open()
-    strategy = KeyLocked(own, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key))
+    strategy = key_locked(own, locks)
     return strategy if handler.transactional else GroupCommit(strategy)
 
 

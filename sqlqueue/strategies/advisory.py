@@ -220,7 +220,7 @@ class Advisory(Inquiry):
         """The rows to be settled are those whose locks `connection` holds."""
         values = self._parameters.values(turn.now, turn.pass_over)
         calls, settled = self._settling.calls(turn, values) if turn.settlements else ([], [])
-        if self._by_id:
+        if self._by_id and turn.settlements:
             self._put_behind(turn)
         with self._changing:  # decided: where this claim begins
             scan = self._past if self._begin_past else self._near

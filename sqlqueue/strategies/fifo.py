@@ -106,10 +106,10 @@ def _first_due(sql: QueueSQL, parts: Mapping[str, str], *, keyless: bool) -> str
     """When the first of the heads that are hidden falls due; the rows behind them wait for it."""
     spec = sql.spec.role(Role.RETRY_AFTER)
     assert spec is not None
-    ahead = sql.dialect.ahead(sql.moment(Role.RETRY_AFTER), spec, sql.now(Role.RETRY_AFTER))
+    hidden = sql.dialect.ahead(sql.moment(Role.RETRY_AFTER), spec, sql.now(Role.RETRY_AFTER))
     ranges = [
         fill(template, {**parts, "value": value, "condition": condition})
-        for value, condition in ahead
+        for value, condition in hidden
         for template in (DUE_HEADS, *([DUE_WITHOUT_KEY] if keyless else []))
     ]
     return first_of(ranges)
@@ -270,7 +270,9 @@ class Heads:
 
     def _note_last(self, rows: Sequence[Row]) -> None:
         """Behind the last of these rows' keys the next walk begins: from where this one began, once around."""
-        keys = [key for row in rows if (key := self._reading.fifo_key(row)) is not None]
+        key_at = self._reading.key_at
+        assert key_at is not None
+        keys = [row[key_at] for row in rows if row[key_at] is not None]
         with self._lock:  # decided: where the next walk begins
             around = [key for key in keys if self._from is not None and of_any_type(key) <= of_any_type(self._from)]
             self._from = max(around or keys, key=of_any_type, default=self._from)

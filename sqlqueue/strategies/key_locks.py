@@ -13,6 +13,7 @@ from itertools import chain, repeat
 from threading import Lock
 from typing import Any, ClassVar
 
+from sqlqueue.connection import KeyLocks
 from sqlqueue.dialect import Connection, Row
 from sqlqueue.outcome import RELEASE, Move
 from sqlqueue.queue_sql import QueueSQL
@@ -58,9 +59,9 @@ class HeldKeys:
                     self._held.discard(key)
         return taken
 
-    def lock_again(self, connection: Connection, key: str, still: Callable[[], bool]) -> bool:
+    def relock(self, connection: Connection, key: str, still: Callable[[], bool]) -> bool:
         """Lock a key that is held for another connection too, where the functions lock for one; not unless the row is
-        `still()` ours, which is the answer."""
+        `still()` ours, which is what it returns."""
         ours, locked = False, bool(self._lock(connection.driver, key))
         try:
             ours = still()
@@ -156,6 +157,11 @@ class Progress:
         return results[len(settling) :]
 
 
+def key_locked(plan: QueuePlan, locks: KeyLocks) -> "KeyLocked":
+    """The strategy with the dialect's own locks, which no connection holds."""
+    return KeyLocked(plan, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key))
+
+
 class KeyLocked(Inquiry):
     """The advisory-lock strategy of one queue, with `lock` and `unlock` as functions of the driver's connection and a
     key. A claim's token is its key."""
@@ -198,7 +204,7 @@ class KeyLocked(Inquiry):
         values = self._parameters.values(turn.now, turn.pass_over)
         calls, settled = self._settling.calls(turn, values) if turn.settlements else ([], [])
         progress = Progress(connection, values, turn.limit, calls, settled)
-        if self._by_id:
+        if self._by_id and turn.settlements:
             self._put_behind(turn)
         failed: Exception | None = None
         try:
@@ -214,7 +220,7 @@ class KeyLocked(Inquiry):
         if turn.settlements:
             released, refused = self._keys.release_all(connection, [claim.token for claim, _ in turn.settlements])
             failed = failed or refused
-        if not released or connection.closed:
+        if (turn.settlements or progress.claims) and (not released or connection.closed):
             self._close(progress, turn)
         elif turn.settlements and failed is None and progress.wanted:
             try:
@@ -261,7 +267,7 @@ class KeyLocked(Inquiry):
         for most, find in chain(self._finds, repeat(self._finds[-1])):
             candidates = progress.connection.run([Call(find, bound)])[0]
             untried = iter(candidates)
-            while locked := self._hold_some(progress, untried, tried):
+            while progress.wanted and (locked := self._hold_some(progress, untried, tried)):
                 self._take_locked(progress, locked)
             if not progress.wanted or len(candidates) < most:
                 return
@@ -310,7 +316,7 @@ class KeyLocked(Inquiry):
         still; which of the two it is shows only in that nobody else has begun the row."""
         values = {"id": claim.id, "group": self._group, "attempt": claim.attempt}
         find = Call(self._reclaim, values)
-        return self._keys.lock_again(connection, claim.token, lambda: bool(connection.run([find])[0]))
+        return self._keys.relock(connection, claim.token, lambda: bool(connection.run([find])[0]))
 
     def let_go(self, connection: Connection, claim: Claim) -> None:
         try:

@@ -130,7 +130,7 @@ class Lease(Inquiry):
         now = turn.now
         values = self._parameters.values(now, turn.pass_over)
         calls, settled = self._settling.calls(turn, values) if turn.settlements else ([], [])
-        if self._by_id:
+        if self._by_id and turn.settlements:
             self._put_behind(turn)
         claims: Sequence[Claim] = ()
         if not turn.limit:

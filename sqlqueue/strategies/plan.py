@@ -139,7 +139,10 @@ NEEDED = (Role.ID, Role.ATTEMPT, Role.PRIORITY, Role.RETRY_AFTER)
 
 
 class Reading:
-    """The columns that one queue's claims return: the handler's first, then what the strategy needs beside them."""
+    """The columns that one queue's claims return: the handler's first, then what the strategy needs beside them.
+
+    `id_at`, `due_at`, `key_at`: where the id, the due time and the FIFO key stand in a row, None where there is none.
+    """
 
     def __init__(self, plan: QueuePlan) -> None:
         sql = self._sql = plan.sql
@@ -149,8 +152,8 @@ class Reading:
         self.width, self._handed_on = len(self.columns), len(plan.columns)
         places = {column.role: place for place, column in enumerate(self.columns) if column.role in NEEDED}
         self.id_at, self._attempt_at = places[Role.ID], places.get(Role.ATTEMPT)
-        self._due_at = places.get(Role.RETRY_AFTER)
-        self._key_at = self.columns.index(sql.spec.line) if sql.spec.line else None
+        self.due_at = places.get(Role.RETRY_AFTER)
+        self.key_at = self.columns.index(sql.spec.line) if sql.spec.line else None
         self._sort_key = sort_key(sql, places)
 
     def select(self, attempt: str | None = None) -> str:
@@ -167,14 +170,6 @@ class Reading:
             return sorted(rows, key=self._sort_key)
         except TypeError:  # SQLite keeps values of any type in any column
             return sorted(rows, key=lambda row: of_any_type(self._sort_key(row)))
-
-    def position(self, row: Row) -> tuple[Any, Any]:
-        """Where a row stands in the claim order of a queue without priorities."""
-        return None if self._due_at is None else row[self._due_at], row[self.id_at]
-
-    def fifo_key(self, row: Row) -> Any:
-        """The row's FIFO key, as the driver returned it."""
-        return None if self._key_at is None else row[self._key_at]
 
     def claims(self, rows: Sequence[Row], token: Any = None, expires: datetime | None = None) -> list[Claim]:
         """The rows as claims that are held by one token."""

@@ -105,7 +105,7 @@ class Search:
     rows: Sequence[Row] = ()
 
     def add(self, rows: Sequence[Row], id_at: int) -> None:
-        """Rows that were found in a further look; the search's own locks pass none of its rows over."""
+        """Rows that were found by further calls; the search's own locks pass none of its rows over."""
         own = {row[id_at] for row in self.rows}
         self.rows = [*self.rows, *(row for row in rows if row[id_at] not in own)]
 
@@ -209,7 +209,8 @@ class InOrder:
         if len(rows) > 1:
             rows = self._reading.in_order(rows)
         if self._onward is not None:
-            first = self._reading.position(rows[0]) if rows else None
+            id_at, due_at = self._reading.id_at, self._reading.due_at
+            first = (None if due_at is None else rows[0][due_at], rows[0][id_at]) if rows else None
             with self._lock:  # decided: where the next search may begin
                 self._resume.claimed(first, full=len(rows) >= search.limit, swept=search.position is None, now=now)
         return rows

@@ -83,17 +83,17 @@ class Settling:
                 same = by_move[settlement.move] = SameMove()
             same.claims.append(claim)
             same.settlements.append(settlement)
-        leaving = None if self._dead_letters is None else by_move.pop(Move.DEAD_LETTER, None)
+        dead = None if self._dead_letters is None else by_move.pop(Move.DEAD_LETTER, None)
         for move, same in by_move.items():
             write = self._writes.get(move)
             if write is None:
                 assert move in (Move.RETRY, Move.RELEASE), f"the queue has no place for {move}"  # these write nothing
                 continue
-            for some in same.each() if self._singly else (same,):
+            for some in same.each() if self._singly and len(same.claims) > 1 else (same,):
                 calls.append(self._call(write, some, values, turn.now, singly=self._singly))
                 settled.append(some.claims)
-        if leaving is not None:
-            self._move(leaving, values, turn.now, calls, settled)
+        if dead is not None:
+            self._move(dead, values, turn.now, calls, settled)
         return calls, settled
 
     def _call(self, write: Write, same: SameMove, values: Mapping[str, Any], now: datetime, *, singly: bool) -> Call:
