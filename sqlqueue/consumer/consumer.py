@@ -262,7 +262,7 @@ class Consumer:
 
     def health(self) -> Health:
         """How it is doing, now; cheap, and safe from any thread."""
-        ending = self._lifecycle.state is State.RUNNING and any(one.stopping for one in self._subscriptions)
+        ending = self._lifecycle.state is State.RUNNING and any(one.pool.stopping for one in self._subscriptions)
         return Health(
             state=State.STOPPING.value if ending else self._lifecycle.state.value,
             source=self._broker.dialect.source,

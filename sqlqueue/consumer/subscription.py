@@ -49,26 +49,24 @@ log = logging.getLogger("sqlqueue")
 
 def check_served(dialect: Dialect, spec: TableSpec) -> None:
     """Raise `Unsupported` for a declaration that this database does not serve."""
-    where = f"table {spec.full_name!r} in {dialect.source}"
     if spec.has(Role.LEASE) or spec.advisory_lock is not None or dialect.capabilities.row_locks:
         return
     raise Unsupported(
-        f"{where}: the database has no row locks to hold a row by; add a lease column "
-        "(locked_until: datetime | None = column.lease()), or hold rows by locks on a key: @table(…, "
+        f"table {spec.full_name!r} in {dialect.source}: the database has no row locks to hold a row by; add a lease "
+        "column (locked_until: datetime | None = column.lease()), or hold rows by locks on a key: @table(…, "
         f"advisory_lock='{spec.name}-{{{spec.id.field}}}')"
     )
 
 
 def plan_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], most: int) -> QueuePlan:
     """What the handler's strategy is made of. `most`: the most rows of one claim."""
+    sql, group, cap, to, dead_letters = sql_of(queue), queue.group, handler.max_attempts, handler.dead_letter, None
+    if to is not None:
+        notify = queue.broker.notifications(to)
+        dead_letters = DeadLetters(sql, to, columns=columns, group=group, cap=cap, notify=notify)
+    by_key = in_order_here(queue, handler)
     return QueuePlan(
-        sql=sql_of(queue),
-        columns=columns,
-        group=queue.group,
-        cap=handler.max_attempts,
-        most=most,
-        by_key=in_order_here(queue, handler),
-        dead_letters=dead_letters_for(queue, handler, columns),
+        sql=sql, columns=columns, group=group, cap=cap, most=most, by_key=by_key, dead_letters=dead_letters
     )
 
 
@@ -102,20 +100,6 @@ def connection_strategy_for(
     locks.open()
     strategy = key_locked(own, locks)
     return strategy if handler.transactional else GroupCommit(strategy)
-
-
-def dead_letters_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
-    """How rows become dead letters; None where they have no place to go."""
-    if handler.dead_letter is None:
-        return None
-    return DeadLetters(
-        sql_of(queue),
-        handler.dead_letter,
-        columns=columns,
-        group=queue.group,
-        cap=handler.max_attempts,
-        notify=queue.broker.notifications(handler.dead_letter),
-    )
 
 
 def in_order_here(queue: Queue, handler: Handler) -> bool:
@@ -152,8 +136,6 @@ class Subscription:
         """Whether rows are held by locks of the database's sessions."""
         lock = self.queue.spec.advisory_lock
         return lock is not None and lock.lock is None and self.queue.broker.dialect.capabilities.session_locks
-
-    # -- start ------------------------------------------------------------------------------------------------
 
     def reserve(self) -> None:
         """Say what it needs of the pool, before anybody takes more of it than he must leave to others."""
@@ -310,18 +292,11 @@ class Subscription:
         assert self._pool is not None, "prepare() comes first"
         return self._pool
 
-    # -- from other threads -----------------------------------------------------------------------------------
-
     def wake(self, hint: Hint) -> None:
         """Claim now, if the hint is for this queue."""
         here = hint.channel is None or hint.channel in self._channels
         if here and (not hint.payload or self.queue.group is None or hint.payload == self.queue.group):
             self.pool.wake()
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it claims no more."""
-        return self._pool is not None and self._pool.stopping
 
     def stop(self) -> None:
         """Claim no more, also where the start is still under way. Safe in a signal handler."""

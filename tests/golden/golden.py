@@ -9,7 +9,7 @@ import attrs
 
 from sqlqueue import Broker, DatabaseClock, Queue
 from sqlqueue.codec import JsonCodec
-from sqlqueue.consumer.subscription import dead_letters_for, sql_of
+from sqlqueue.consumer.subscription import plan_for, sql_of
 from sqlqueue.delivery import reader
 from sqlqueue.enqueue import RowMaker
 from sqlqueue.inspect import Parking
@@ -213,7 +213,7 @@ def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:
     if case.dead_letter is not None:
         queue.handler(dead_letter=case.dead_letter)(lambda message: None)
         assert queue.registered is not None
-        dead_letters = dead_letters_for(queue, queue.registered, columns)
+        dead_letters = plan_for(queue, queue.registered, columns, 1).dead_letters
     plan = QueuePlan(
         sql=words,
         columns=columns,
