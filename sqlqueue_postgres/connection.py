@@ -1,8 +1,8 @@
 """Connections that a pool lends, our own or the user's, and the one path that their statements take to the server.
 
 A psycopg cursor costs 40 to 50 µs a statement, most of it for what is the same each time: adapters looked up, the query
-parsed, the answer waited for by itself. Here the statements of a round trip go out together over libpq's pipeline,
-behind one Sync, and are read in one wait: a third of that for a turn of four. psycopg's own types turn values into what
+parsed, the answer waited for by itself. Here the statements of a round trip share one Sync of libpq's pipeline,
+and their results are read in one wait: a third of that for a turn of four. psycopg's own types turn values into what
 is sent and back.
 """
 
@@ -72,7 +72,7 @@ def ready(fileno: int, seconds: float, *, writing: bool = False) -> bool:
 
 
 class Transport:
-    """Statements on one connection, together in one round trip. Not for two threads at once.
+    """Sends statements on one connection, many in one round trip. Not for two threads at once.
 
     A wait ends after so many seconds, with the connection: a peer that fell silent, but still takes what is sent, is
     noticed by nothing else. `named`: a statement is prepared once, by a name of ours, and its plan kept. Without it
@@ -105,7 +105,7 @@ class Transport:
                 sent, results = (self._pipelined if self.pipelines else self._one_by_one)(driver.pgconn, bound)
                 done = True
             finally:
-                if not done:  # what it would say next is the answer to something else
+                if not done:  # what comes next is the answer to something else
                     driver.close()
         rows: list[list[Row] | None] = []
         error: psycopg.Error | None = None
@@ -157,7 +157,7 @@ class Transport:
         return [None] * len(bound), results
 
     def _results(self, pgconn: PGconn) -> list[PGresult]:
-        """What the server answers, up to the Sync, or without a pipeline to the end of the one statement."""
+        """The results up to the Sync; without a pipeline those of the one statement."""
         until = monotonic() + self._seconds
         results: list[PGresult] = []
         sending = True
@@ -168,8 +168,9 @@ class Transport:
                 try:
                     pgconn.consume_input()
                 except psycopg.OperationalError as lost:
-                    if results and results[-1].status == ExecStatus.FATAL_ERROR:  # the server's reason
-                        raise error_from_result(results[-1], encoding=self._driver.info.encoding) from lost
+                    failed = [result for result in results if result.status == ExecStatus.FATAL_ERROR]
+                    if failed:  # the server's reason
+                        raise error_from_result(failed[0], encoding=self._driver.info.encoding) from lost
                     raise
             result = pgconn.get_result()
             if result is None:  # there is one behind each statement
@@ -260,7 +261,7 @@ class PooledConnection:
     def _commands(self, steps: Sequence[Step]) -> tuple[list[Command], list[int], list[int]]:
         """What is sent for the steps; where among it the calls stand, and the commits.
 
-        Calls outside of a transaction get one together where they need a limit, or there are no pipelines.
+        Calls outside of a transaction share one of ours where they need a limit, or there are no pipelines.
         """
         commands: list[Command] = []
         calls: list[int] = []

@@ -110,8 +110,8 @@ def add_column(spec: TableSpec, column: ColumnSpec) -> str:
 
 
 def _column(column: ColumnSpec) -> str:
-    words = [quote(column.name), sql_type(column), _default(column), _constraint(column)]
-    return " ".join(word for word in words if word)
+    parts = [quote(column.name), sql_type(column), _default(column), _constraint(column)]
+    return " ".join(part for part in parts if part)
 
 
 def _default(column: ColumnSpec) -> str:

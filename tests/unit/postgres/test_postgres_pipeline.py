@@ -34,9 +34,11 @@ def test_the_error_that_aborted_it_is_raised(
         assert transport.exchange([(b"SELECT 1", ())]) == ([[(1,)]], None)
 
 
-def test_a_session_that_the_server_ends_says_why(driver: "psycopg.Connection[Any]") -> None:
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_session_that_the_server_ends_says_why(driver: "psycopg.Connection[Any]", more: int) -> None:
+    end = b"SELECT pg_terminate_backend(pg_backend_pid())"
     with pytest.raises(psycopg.errors.AdminShutdown):
-        Transport(driver, 5, named=False).exchange([(b"SELECT pg_terminate_backend(pg_backend_pid())", ())])
+        Transport(driver, 5, named=True).exchange([(end, ()), *[(b"SELECT 1", ())] * more])
     assert driver.closed
 
 
