@@ -24,11 +24,10 @@ from sqlqueue.dialect import Row
 from sqlqueue.errors import TransactionError
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import COMMIT, COMMIT_AND_CHAIN, ROLLBACK, Begin, Call, Commit, Rollback, Savepoint, Statement, Step
-from sqlqueue_postgres.adopted import copy, execute
+from sqlqueue_postgres.adopted import Cursor, copy, execute
 from sqlqueue_postgres.fuse import MISFITS, fuse
 from sqlqueue_postgres.loan import PUT_BACK, Command, Driver, Loan
 from sqlqueue_postgres.trouble import is_stale_plan
-from sqlqueue_postgres.values import ADAPTERS
 
 #: What is sent for a step that is no call.
 TEXTS: Mapping[Step, bytes] = {
@@ -85,7 +84,7 @@ class Transport:
     def __init__(self, driver: Driver, seconds: float, *, named: bool) -> None:
         self._driver, self._seconds = driver, seconds
         self._names: dict[tuple[bytes, tuple[int, ...]], bytes] | None = {} if named else None
-        self._types = Transformer.from_context(_Context(driver))
+        self._types = Transformer(Cursor(driver))
 
     def exchange(self, commands: Sequence[Command]) -> tuple[list[list[Row] | None], psycopg.Error | None]:
         """Run the statements: the rows of each, None from the first on that failed, and its error.
@@ -182,15 +181,6 @@ class Transport:
                 return results
             else:
                 results.append(result)
-
-
-class _Context:
-    """What psycopg adapts values by: our adapters, and the connection's encoding."""
-
-    adapters = ADAPTERS
-
-    def __init__(self, driver: Driver) -> None:
-        self.connection = driver
 
 
 @attrs.define(eq=False)
