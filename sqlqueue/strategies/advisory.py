@@ -33,6 +33,8 @@ log = logging.getLogger("sqlqueue")
 # A key is locked and its row then taken, all in one statement: `taken` reads the row anew, so that one which was worked
 # off between this statement's beginning and its lock is not taken. The key's number comes back in any case, for then
 # its lock must be released. No more locks are taken than asked for: the server tries candidates until it has them.
+# `{candidates}` walks along the claim's index, as the lease's claim does; `{taken}` is TAKE in order.py, an UPDATE of
+# the row by its id that counts the attempt.
 CLAIM = """
 WITH {held}_candidates AS MATERIALIZED (
     {candidates}

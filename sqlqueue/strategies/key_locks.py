@@ -70,32 +70,27 @@ class HeldKeys:
                 connection.close()
         return ours
 
-    def release(self, connection: Connection, key: str) -> bool:
-        """Release the key's lock; whether that is confirmed."""
-        released = False
-        try:
-            released = bool(self._unlock(connection.driver, key))
-        finally:
-            with self._changing:  # decided: others of this consumer may try it
-                self._held.discard(key)
-            if not released:
-                log.warning("an advisory lock on %r was not released; its connection is closed", key)
-        return released
-
-    def release_all(self, connection: Connection, keys: Sequence[str]) -> tuple[bool, Exception | None]:
-        """Release the locks; whether all were, and what a function raised."""
-        released, failed = True, None
+    def release(self, connection: Connection, keys: Sequence[str]) -> tuple[bool, Exception | None]:
+        """Release the locks; whether that is confirmed of all, and what a function raised."""
+        all_released, failed = True, None
         for key in keys:
+            released = False
             try:
-                released = self.release(connection, key) and released
+                released = bool(self._unlock(connection.driver, key))
             except Exception as error:  # noqa: BLE001 - whatever the user's function raises, the others are released
-                released, failed = False, error
-        return released, failed
+                failed = error
+            finally:
+                with self._changing:  # decided: others of this consumer may try it
+                    self._held.discard(key)
+            if not released:
+                all_released = False
+                log.warning("an advisory lock on %r was not released; its connection is closed", key)
+        return all_released, failed
 
     def let_go(self, connection: Connection, keys: Sequence[str]) -> None:
         """Release the locks. Where that is not confirmed the connection is closed, and with it what its
         session holds."""
-        released, failed = self.release_all(connection, keys)
+        released, failed = self.release(connection, keys)
         if not released:
             connection.close()
         if failed is not None:
@@ -218,7 +213,7 @@ class KeyLocked(Inquiry):
             failed = error  # what was to be settled is
         released = True
         if turn.settlements:
-            released, refused = self._keys.release_all(connection, [claim.token for claim, _ in turn.settlements])
+            released, refused = self._keys.release(connection, [claim.token for claim, _ in turn.settlements])
             failed = failed or refused
         if (turn.settlements or progress.claims) and (not released or connection.closed):
             self._close(progress, turn)
@@ -238,14 +233,16 @@ class KeyLocked(Inquiry):
         calls, _ = self._settling.calls(releases, progress.values)
         if calls and not connection.closed:
             connection.run(calls)
-        self._keys.release_all(connection, [claim.token for claim in claims])
+        self._keys.release(connection, [claim.token for claim in claims])
         claims.clear()
         connection.close()
 
     def _put_behind(self, turn: Turn) -> None:
         """In the order of ids alone, rows that come back at once would be claimed before those behind them."""
-        with self._changing:  # decided: whose turn it is
-            self._behind.update(claim.token for claim, one in turn.settlements if one.move is Move.RETRY)
+        for claim, settlement in turn.settlements:
+            if settlement.move is Move.RETRY:
+                with self._changing:  # decided: whose turn it is
+                    self._behind.add(claim.token)
 
     def _claim(self, progress: Progress) -> None:
         """Claim what the turn still wants, those that came back at once after all others."""

@@ -72,6 +72,7 @@ def by_priority(sql: QueueSQL, rows: str, most: int) -> str:
     return with_priorities(sql, found)
 
 
+# The rows that wait, where one walk along the claim's index finds them.
 WAITING = """
 SELECT {select} FROM {table}
 WHERE {claimable}
@@ -232,6 +233,7 @@ def _in_order(sql: QueueSQL, most: int, order: Sequence[str], conditions: Sequen
     )
 
 
+# One row is taken by its id, once the lock on its key is held: for advisory.py and key_locks.py.
 TAKE = """
 UPDATE {table}
 SET {taking}
