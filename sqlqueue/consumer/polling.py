@@ -1,6 +1,7 @@
-"""Waiting: when a queue is asked for rows (the poll timer), who asks, and when its next row falls due.
+"""Waiting: when a queue is asked for rows (the poll timer), who asks, and how other threads wake those who wait.
 
-All but `take` and `IdleWorkers.wait` is pure. Instants are seconds of a monotonic clock; the caller reads it.
+`take`, `Inbox` and `IdleWorkers` wait for other threads; the rest is pure. Instants are seconds of a monotonic clock;
+the caller reads it.
 """
 
 import heapq
@@ -85,7 +86,7 @@ class Inbox(Generic[T]):
             pass
         if self.wakes == self._seen:
             return items, False
-        with self._lock:  # decided: wake-ups up to here are seen; the next one rouses again
+        with self._lock:  # decided: wake-ups up to here are seen; the next one rouses once more
             self._seen = self.wakes
         return items, True
 
@@ -132,10 +133,10 @@ class IdleWorkers:
             self._wakes.put(None)
 
 
-#: Seconds before a due row that was not claimed (somebody else has it locked) is looked at again; doubles.
+#: Seconds before a due row that was not claimed (somebody else has it locked) is asked for once more; doubles.
 SOON = 0.1
 
-#: Rows of ours that fall due within one grain (seconds) are looked for together, so that few instants are kept.
+#: Rows of ours that fall due within one grain (seconds) are asked for at one instant, so that few instants are kept.
 GRAIN = 0.01
 
 #: Seconds between tries after trouble: the first, and the most where it may pass by itself, and where it may not.
@@ -250,7 +251,7 @@ class PollTimer:
         return pause
 
     def recovered(self) -> None:
-        """The database answered again, to a claim or to an extension: claim now."""
+        """The database did what it was asked, a claim or an extension: claim now."""
         if self._backoff:
             self._backoff = 0.0
             self._decide(-NEVER)

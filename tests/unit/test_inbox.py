@@ -56,6 +56,27 @@ def test_a_closed_inbox_refuses_what_comes_and_gives_what_it_has() -> None:
     assert inbox.take(0.0) == ([1], False)
 
 
+def test_what_is_accepted_while_the_inbox_closes_is_taken_once() -> None:
+    for _ in range(50):
+        inbox: Inbox[int] = Inbox()
+        start = threading.Barrier(3)
+        accepted: list[list[int]] = [[], []]
+
+        def put(mine: list[int], inbox: Inbox[int] = inbox, start: threading.Barrier = start) -> None:
+            start.wait(LIMIT)
+            mine.extend(number for number in range(50) if inbox.put(number))
+
+        threads = [threading.Thread(target=put, args=(mine,)) for mine in accepted]
+        for thread in threads:
+            thread.start()
+        start.wait(LIMIT)
+        inbox.close()
+        taken, _ = inbox.take(0.0)  # at once: who puts now is refused
+        for thread in threads:
+            thread.join()
+        assert sorted(taken) == sorted([*accepted[0], *accepted[1]])
+
+
 @given(st.lists(st.sampled_from(["put", "wake", "rouse", "take"])))
 def test_every_item_is_taken_once_and_no_wake_up_goes_unseen(actions: list[str]) -> None:
     inbox: Inbox[int] = Inbox()
