@@ -14,15 +14,12 @@ from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
 from sqlqueue.plugins import dialect_for, manager, publisher_for
 from sqlqueue.publisher import Publisher
-from sqlqueue.queue import Queue
+from sqlqueue.queue import Listener, Queue
 from sqlqueue.roles import Role
 from sqlqueue.schema import ddl_statements
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement, statement
 from sqlqueue.strategies.transaction import after_commit
-
-#: Told the table and the group that got a row; None for every table.
-Listener = Callable[[Hint], None]
 
 
 class Broker:
@@ -70,6 +67,9 @@ class Broker:
         self._listeners: dict[int, dict[Listener, Callable[[], None]]] = {}
         self._pools: dict[int, Pool] = {}
         self._publishers: dict[tuple[int, str], Publisher] = {}
+        # The tables, by their description's id, whose handlers listen on channels of their own.
+        self._notified: set[int] = set()
+        self._notifications: dict[tuple[str, str], Sequence[Call]] = {}
 
     def __repr__(self) -> str:
         return f"<Broker {self.dialect.source}>"
@@ -152,14 +152,15 @@ class Broker:
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()
-        self._tell(Hint())  # an idle consumer would not notice
+        for listener in tuple(self._listeners.get(os.getpid(), ())):
+            listener(Hint())  # an idle consumer would not notice
 
     # -- tables -----------------------------------------------------------------------------------------------
 
     def ddl(self, declared: "type | TableSpec") -> str:
         """The recommended table and index for a declaration, and with `notify` the trigger, as a script."""
         spec = spec_of(declared)
-        statements = ddl_statements(self.dialect, spec, notify=self._notifies(spec))
+        statements = ddl_statements(self.dialect, spec, notify=self.notify or id(spec) in self._notified)
         return "".join(f"{text.strip().rstrip(';')};\n" for text in statements)
 
     def create_tables(self) -> None:
@@ -167,38 +168,39 @@ class Broker:
         specs = {id(queue.spec): queue.spec for queue in self.queues}
         with self.pool.connection() as connection:
             for spec in specs.values():
-                statements = ddl_statements(self.dialect, spec, notify=self._notifies(spec))
+                statements = ddl_statements(self.dialect, spec, notify=self.notify or id(spec) in self._notified)
                 connection.run([Call(Statement("create table", text, ())) for text in statements])
-
-    def _notifies(self, spec: TableSpec) -> bool:
-        """Whether somebody is to be told of a table's changes."""
-        handlers = [queue.registered for queue in self.queues if queue.spec is spec]
-        return self.notify or any(handler is not None and handler.channels for handler in handlers)
 
     # -- wake-ups ---------------------------------------------------------------------------------------------
 
-    def notifications(self, queue: Queue | Destination) -> list[Call]:
+    def notify_of(self, spec: TableSpec) -> None:
+        """Notify of this table's rows, whatever `notify` says: its handler listens on channels of its own."""
+        self._notified.add(id(spec))
+
+    def notifications(self, queue: Queue | Destination) -> Sequence[Call]:
         """The statement that wakes other programs when the insert, or the move, commits; none without `notify`."""
-        if not self._notifies(queue.spec):
-            return []
-        sent = self.dialect.notification(queue.spec.full_name, queue.group or "")
-        if sent is None:
-            return []
-        template, values = sent
-        return [Call(statement("notify", template, {}, placeholder=self.dialect.placeholder, width=1), values)]
+        if not self.notify and id(queue.spec) not in self._notified:
+            return ()
+        where = queue.spec.full_name, queue.group or ""
+        if where not in self._notifications:
+            sent = self.dialect.notification(*where)
+            calls: Sequence[Call] = ()
+            if sent is not None:
+                notify = statement("notify", sent[0], {}, placeholder=self.dialect.placeholder, width=1)
+                calls = (Call(notify, sent[1]),)
+            self._notifications[where] = calls
+        return self._notifications[where]
 
     def wake(self, queue: Queue | Destination) -> None:
         """Tell this process's consumers that the queue has a new row."""
-        self._tell(Hint(queue.spec.full_name, queue.group or ""))
+        hint = Hint(queue.spec.full_name, queue.group or "")
+        for listener in tuple(self._listeners.get(os.getpid(), ())):
+            listener(hint)
 
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None:
         """Have `wake` called after the caller's commit, where its connection can tell of it."""
         if not after_commit(connection, wake):
             manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
-
-    def _tell(self, hint: Hint) -> None:
-        for listener in tuple(self._listeners.get(os.getpid(), ())):
-            listener(hint)
 
     def listen(self, listener: Listener, let_go: Callable[[], None]) -> None:
         """Have `listener` called for every row that is enqueued through this broker, and `let_go` before its

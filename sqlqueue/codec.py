@@ -13,7 +13,6 @@ from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Protocol, Union, get_args, get_origin
 from uuid import UUID
@@ -295,22 +294,16 @@ class JsonCodec:
             return from_json
         check_union(kind)
         structure = self.converter.get_structure_hook(kind)
-        return lambda stored: structure(from_json(stored), kind)
+
+        def decode(stored: Any) -> Any:
+            return structure(_decode_text(stored if isinstance(stored, str) else bytes(stored).decode()), kind)
+
+        return decode
 
 
-@lru_cache(maxsize=256)
 def takes_none(kind: Any) -> bool:
     """Whether a handler annotated with `kind` takes None as its message."""
     return kind in (None, NoneType) or NoneType in getattr(kind, "__args__", ())
-
-
-def decode_with(decode: Callable[[Any], Any], stored: Any, kind: Any) -> Any:
-    """`decode(stored)`, where every way of failing is a `DecodeError` that names the type."""
-    try:
-        return decode(stored)
-    except Exception as error:  # a codec of the user's may raise anything
-        name = getattr(kind, "__qualname__", str(kind))
-        raise DecodeError(f"the payload does not decode as {name}: {error!r}") from error
 
 
 #: What header values may be; they are stored as text.

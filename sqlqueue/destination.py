@@ -6,22 +6,8 @@ from typing import Any, get_origin
 import attrs
 
 from sqlqueue.errors import DeclarationError
-from sqlqueue.roles import Role
+from sqlqueue.roles import AFRESH, Role
 from sqlqueue.spec import ColumnSpec, TableSpec, default_of, makes_default
-
-#: Roles that a row begins anew with wherever it goes.
-AFRESH = (
-    Role.RETRY_AFTER,
-    Role.ATTEMPT,
-    Role.PROCESSED_AT,
-    Role.LEASE,
-    Role.HEADERS,
-    Role.ERROR,
-    Role.RUNNING,
-)
-
-#: Of those, the ones that are something else than NULL.
-SET_AFRESH = (Role.RETRY_AFTER, Role.ATTEMPT, Role.HEADERS, Role.RUNNING)
 
 #: Types of which one holds the other's values.
 NUMBERS = (int, float)
@@ -107,11 +93,17 @@ def _source_of(column: ColumnSpec, source: TableSpec, destination: Destination) 
 
 
 def _has_own_value(column: ColumnSpec, destination: Destination) -> bool:
-    if column.role in AFRESH:
-        return column.role in SET_AFRESH and not (column.role is Role.RETRY_AFTER and column.optional)
     if column.role is Role.GROUP:
         return destination.group is not None
+    if column.role in AFRESH:
+        return is_set_afresh(column)
     return has_default(column)
+
+
+def is_set_afresh(column: ColumnSpec) -> bool:
+    """Whether a move sets the column of a role that begins anew; else the column is left NULL."""
+    said = column.role and column.role.fact.writes.dead_letter
+    return said not in (None, "NULL") and not (said == "{now}" and column.optional)
 
 
 def has_default(column: ColumnSpec) -> bool:

@@ -110,77 +110,86 @@ def publisher_of(given: Any, opened: Callable[[str], Publisher], what: str) -> P
     return publisher
 
 
-def refuse_transactional_batch(batch: Any, transactional: Any) -> None:
-    if batch is not None and transactional:
-        raise DeclarationError(
-            f"batch={batch!r} beside transactional=True: a transaction commits one row with what its handler wrote; "
-            "leave out one of the two"
-        )
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The options of `Queue.handler`, as they are given."""
+
+    workers: int = 1
+    by_key: bool = False
+    prefetch: int = 0
+    batch: int | None = None
+    transactional: bool = False
+    max_attempts: int | None = None
+    dead_letter: Any = None
+    retry: Any = attrs.Factory(lambda: attrs.NOTHING)
+    on_decode_error: Any = attrs.Factory(lambda: attrs.NOTHING)
+    lease: Any = None
+    poll_interval: Any = None
+    reply_to: Publisher | str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.batch is not None and self.transactional:
+            raise DeclarationError(
+                f"batch={self.batch!r} beside transactional=True: a transaction commits one row with what its handler "
+                "wrote; leave out one of the two"
+            )
 
 
 def make_handler(
     function: Callable[..., Any],
     spec: TableSpec,
+    given: Settings,
     *,
-    workers: int,
-    by_key: bool,
-    prefetch: int,
-    batch: int | None,
-    transactional: bool,
-    max_attempts: int | None,
-    dead_letter: Destination | None,
-    retry: Any,
-    on_decode_error: Any,
-    lease: Any,
-    poll_interval: Any,
-    reply_to: Publisher | str | None,
+    lease: float,
+    poll_interval: float,
+    dead_letter: Destination | None = None,
 ) -> Handler:
-    """Check a handler's function and settings against its table; `DeclarationError` for what cannot work."""
+    """Check a handler's function and settings against its table; `DeclarationError` for what cannot work.
+
+    `lease`, `poll_interval`: the broker's, for settings that name none. `dead_letter`: what the setting stands for.
+    """
     name = getattr(function, "__qualname__", None) or repr(function)
     where = f"table {spec.name!r}, handler {name}"
-    _check_columns(spec, max_attempts, by_key, where)
+    _check_settings(spec, given, where)
     if dead_letter is not None and not dead_letter.is_in(spec):
         matches(spec, dead_letter)
-    batch = None if batch is None else whole(batch, f"{where}: batch", 1)
+    batch = None if given.batch is None else whole(given.batch, f"{where}: batch", 1)
     takes_delivery, kind = signature_of(function, where, FORM if batch is None else BATCH_FORM)
-    if batch is not None:
-        kind = _element(kind, where)
+    kind = kind if batch is None else _element(kind, where)
     _check_kind(spec, kind, where)
-    if transactional:
-        _check_transactional(spec, prefetch, where)
     return Handler(
         function=function,
         name=name,
         kind=kind,
         takes_delivery=takes_delivery,
-        workers=whole(workers, f"{where}: workers", 1),
-        by_key=by_key,
-        prefetch=whole(prefetch, f"{where}: prefetch", 0),
-        transactional=bool(transactional),
-        max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
+        workers=whole(given.workers, f"{where}: workers", 1),
+        by_key=given.by_key,
+        prefetch=whole(given.prefetch, f"{where}: prefetch", 0),
+        transactional=bool(given.transactional),
+        max_attempts=None if given.max_attempts is None else whole(given.max_attempts, f"{where}: max_attempts", 1),
         dead_letter=dead_letter,
-        retry=_policy(retry, DEFAULT_RETRY, f"{where}: retry"),
-        on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
-        lease=lease_seconds(lease),
-        poll_interval=poll_seconds(poll_interval),
+        retry=_policy(given.retry, DEFAULT_RETRY, f"{where}: retry"),
+        on_decode_error=_policy(given.on_decode_error, NoRetry(), f"{where}: on_decode_error"),
+        lease=lease_seconds(lease if given.lease is None else given.lease),
+        poll_interval=poll_seconds(poll_interval if given.poll_interval is None else given.poll_interval),
         batch=batch,
-        reply_to=reply_to,
+        reply_to=given.reply_to,
     )
 
 
-def _check_columns(spec: TableSpec, max_attempts: int | None, by_key: bool, where: str) -> None:
-    if max_attempts is not None and not spec.has(Role.ATTEMPT):
+def _check_settings(spec: TableSpec, given: Settings, where: str) -> None:
+    if given.max_attempts is not None and not spec.has(Role.ATTEMPT):
         raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
-    if by_key and not spec.has(Role.PARTITION_KEY):
+    if given.by_key and not spec.has(Role.PARTITION_KEY):
         raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
-
-
-def _check_transactional(spec: TableSpec, prefetch: int, where: str) -> None:
-    if prefetch:
-        raise DeclarationError(f"{where}: prefetch={prefetch} beside transactional, whose rows hold a connection each")
-    if spec.has(Role.LEASE) and spec.isolation is not None and spec.isolation.upper() != "READ COMMITTED":
+    if given.transactional and given.prefetch:
         raise DeclarationError(
-            f"{where}: transactional with a lease beside isolation={spec.isolation!r}; its acknowledgement must see "
+            f"{where}: prefetch={given.prefetch} beside transactional, whose rows hold a connection each"
+        )
+    isolation = spec.isolation
+    if given.transactional and spec.has(Role.LEASE) and isolation and isolation.upper() != "READ COMMITTED":
+        raise DeclarationError(
+            f"{where}: transactional with a lease beside isolation={isolation!r}; its acknowledgement must see "
             "extensions that were committed meanwhile, which takes READ COMMITTED: leave isolation= out"
         )
 

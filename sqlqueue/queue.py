@@ -1,43 +1,71 @@
-"""Enqueue: a message becomes a row. And the one handler that works a queue's rows off."""
+"""A queue: rows are enqueued, looked at and put back to work here, and the one handler is registered."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import attrs
 
 from sqlqueue.clock import Duration
+from sqlqueue.codec import Codec
+from sqlqueue.connection import Connection, Hint, Pool
 from sqlqueue.delivery import payload_decoder
 from sqlqueue.destination import Destination, check_apart
-from sqlqueue.dialect import Connection, Converter
+from sqlqueue.dialect import Converter, Dialect
 from sqlqueue.enqueue import RowMaker
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, make_handler, publisher_of, refuse_transactional_batch
-from sqlqueue.inspect import BlockedKey, HasParkedRows, blocked_keys, skip
+from sqlqueue.handler import Handler, Settings, make_handler, publisher_of, whole
+from sqlqueue.inspect import BlockedKey, ParkedRow, Parking, blocked_keys, skip
 from sqlqueue.publisher import Publisher
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
-from sqlqueue.sql import Call, Statement
-from sqlqueue.statements import insert
-
-if TYPE_CHECKING:
-    from sqlqueue.broker import Broker
+from sqlqueue.sql import Call
 
 log = logging.getLogger("sqlqueue")
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Conflict = Literal["error", "ignore"]
 
 
+#: Told the table and the group that got a row; None for every table.
+Listener = Callable[[Hint], None]
+
+
+class QueueBroker(Protocol):
+    """What a queue, and who consumes it, needs of its broker. `sqlqueue.Broker` is one."""
+
+    dialect: Dialect
+    codec: Codec
+    notify: bool
+    closed: bool
+    lease: float
+    poll_interval: float
+
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def queues(self) -> "Sequence[Queue]": ...
+    def queue(self, declared: type | TableSpec, group: str | None = None) -> "Queue": ...
+    def adopt(self, connection: Any) -> Connection: ...
+    def publisher(self, url: str) -> Publisher: ...
+    def notify_of(self, spec: TableSpec) -> None: ...
+    def notifications(self, queue: "Queue | Destination") -> Sequence[Call]: ...
+    def wake(self, queue: "Queue | Destination") -> None: ...
+    def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None: ...
+    def listen(self, listener: Listener, let_go: Callable[[], None]) -> None: ...
+    def unlisten(self, listener: Listener) -> None: ...
+
+
 @attrs.define(eq=False)
-class Queue(HasParkedRows):
+class Queue:
     """A table, or one group of it, of one broker. Made by `Broker.queue`."""
 
-    broker: "Broker" = attrs.field(repr=False)
+    broker: QueueBroker = attrs.field(repr=False)
     spec: TableSpec = attrs.field(repr=lambda spec: spec.full_name)
     group: str | None = None
     _handler: Handler | None = attrs.field(default=None, init=False)
@@ -74,16 +102,12 @@ class Queue(HasParkedRows):
         Raises `BrokerClosed`, `EncodeError` for a message or header that cannot be stored, `DeclarationError` for an
         option whose column the table lacks, `ValueError` for a bad time, and the driver's error where the insert fails.
         """
-        self._open()
         options = {"key": key, "headers": headers, "priority": priority, "delay": delay, "at": at}
-        calls = [self.insertion(message, on_conflict=on_conflict, **options), *self.broker.notifications(self)]
-        if connection is not None:
-            rows = self.broker.adopt(connection).run(calls)[0]
-            self.broker.wake_after_commit(connection, self._wake)
-        else:
-            with self.broker.pool.connection() as ours:
-                rows = ours.run(calls)[0]
-            self.broker.wake(self)
+        if self.broker.closed:
+            raise self._closed()
+        insertion = self._rows.insertion(message, on_conflict=on_conflict, **options)
+        calls = [insertion, *self.broker.notifications(self)]
+        rows = self._run(lambda on: on.run(calls)[0], connection)
         if not rows:
             return None
         decode = self._id_decoder
@@ -92,34 +116,34 @@ class Queue(HasParkedRows):
     def insertion(self, message: Any, *, on_conflict: Conflict = "error", **options: Any) -> Call:
         """The statement that `enqueue` runs, for those who run it with others. `options`: those of `enqueue`, and
         `fields`, values of the row by field."""
-        row = self._rows.row(message, **options)
-        if on_conflict not in ("error", "ignore"):
-            raise ValueError(f"on_conflict is {on_conflict!r}; give 'error' or 'ignore'")
-        return Call(self._inserts[on_conflict], self._rows.named(row))
+        return self._rows.insertion(message, on_conflict=on_conflict, **options)
 
     def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
         """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
 
         All are inserted or none. `connection` as in `enqueue`; all messages are then read before the first statement.
         """
-        self._open()
-        if connection is not None:
-            count = self._insert_many(self.broker.adopt(connection), messages)
-            self.broker.wake_after_commit(connection, self._wake)
-            return count
-        with self.broker.pool.connection() as ours:
-            count = self._insert_many(ours, messages)
-        self.broker.wake(self)
-        return count
-
-    def _insert_many(self, connection: Connection, messages: Iterable[Any]) -> int:
-        told = self.broker.notifications(self)
-        rows = self._rows.many(messages, connection)
-        return connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows, then=told)
-
-    def _open(self) -> None:
         if self.broker.closed:
-            raise BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
+            raise self._closed()
+        rows, notify = self._rows, self.broker.notifications(self)
+        return self._run(
+            lambda on: on.insert_many(rows.bulk, self.spec, rows.columns, rows.many(messages, on), then=notify),
+            connection,
+        )
+
+    def _run(self, work: Callable[[Connection], T], connection: Any) -> T:
+        """Do `work` on the caller's connection, or on one of the pool's, and wake consumers once it is committed."""
+        if connection is not None:
+            done = work(self.broker.adopt(connection))
+            self.broker.wake_after_commit(connection, self._wake)
+            return done
+        with self.broker.pool.connection() as ours:
+            done = work(ours)
+        self.broker.wake(self)
+        return done
+
+    def _closed(self) -> BrokerClosed:
+        return BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
 
     @cached_property
     def _wake(self) -> Callable[[], None]:
@@ -135,49 +159,64 @@ class Queue(HasParkedRows):
     def _id_decoder(self) -> Converter | None:
         return self.broker.dialect.decoder(self.spec.id)
 
-    @cached_property
-    def _inserts(self) -> Mapping[str, Statement]:
-        dialect, rows = self.broker.dialect, self._rows
-        return {
-            conflict: insert(dialect, self.spec, rows.columns, ignore=conflict == "ignore", delay=rows.delay)
-            for conflict in ("error", "ignore")
-        }
+    # -- for operators ----------------------------------------------------------------------------------------
 
-    @cached_property
-    def _insert_only(self) -> Statement:
-        return insert(self.broker.dialect, self.spec, self._rows.columns, returning=False)
+    def parked(self, *, limit: int = 100) -> Sequence[ParkedRow]:
+        """The first `limit` parked rows, by id, with their messages as the queue's handler takes them.
 
-    # -- lines ------------------------------------------------------------------------------------------------
+        Raises `DeclarationError` for a table without an `error` column.
+        """
+        if self.broker.closed:
+            raise self._closed()
+        handler, most = self._handler, whole(limit, "limit", 0)
+        kind, cap = (handler.kind, handler.max_attempts) if handler else (Any, None)
+        with self.broker.pool.connection() as ours:
+            return self._parking.rows(ours, self.broker.codec, kind=kind, cap=cap, limit=most)
+
+    def requeue(self, ids: Any = None, *, connection: Any = None) -> int:
+        """Put parked rows back to work and count their attempts from 0 again; how many rows.
+
+        `ids`: one id, or a row that `parked` returned, or a list of either; None for all parked rows. A row that is not
+        parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
+        Raises `DeclarationError` for a table without an `error` column, `ValueError` for what is no id of its rows.
+        """
+        if self.broker.closed:
+            raise self._closed()
+        calls = [self._parking.requeue(ids), *self.broker.notifications(self)]
+        count = self._run(lambda on: len(on.run(calls)[0]), connection)
+        if connection is None:
+            log.info("queue %s: %d parked rows were put back to work", self.name, count)
+        return count
+
+    @property
+    def _parking(self) -> Parking:
+        return Parking(self._sql, queue=self.name, group=self.group)
 
     def blocked_keys(self) -> Sequence[BlockedKey]:
-        """The keys of a FIFO table that are held up: their front waits for its retry, or for its time, and all rows
-        behind it with it. In the order of the keys; reads one row for each key. A front that is in work holds up
-        nobody.
+        """The keys of a FIFO table that are blocked: the head of the key waits for its retry, or for its time, and all
+        rows behind it wait as well. In the order of the keys; reads one row for each key. A key whose head is in work
+        is not blocked.
 
-        Where no `retry_after` column hides rows, the lease does, and a front in work cannot be told from one that
-        waits: both are listed. Raises `DeclarationError` for a table without FIFO lines.
+        Where no `retry_after` column hides rows, the lease does, and a head in work cannot be told from one that
+        waits: both are listed. Raises `DeclarationError` for a table without FIFO keys.
         """
-        self._open()
+        if self.broker.closed:
+            raise self._closed()
         with self.broker.pool.connection() as ours:
             return list(blocked_keys(ours, self._sql, self.group))
 
     def skip(self, id: Any, *, connection: Any = None) -> bool:
-        """Take a row that nobody works on out of its line, so that those behind it go on; whether there was such a row.
+        """Finish a row that nobody works on, so that the rows behind it in its key go on; whether there was such a row.
 
         The row is parked where the table has an `error` column, else finished as an acknowledgement does. `connection`
         as in `enqueue`. A row whose lease has not ended is left alone, as one in work. Raises `DeclarationError` for
         rows that are held by advisory locks.
         """
-        self._open()
-        if connection is not None:
-            skipped = skip(self.broker.adopt(connection), self._sql, self.group, id)
-            self.broker.wake_after_commit(connection, self._wake)
-            return skipped
-        with self.broker.pool.connection() as ours:
-            skipped = skip(ours, self._sql, self.group, id)
-        if skipped:
+        if self.broker.closed:
+            raise self._closed()
+        skipped = self._run(lambda on: skip(on, self._sql, self.group, id), connection)
+        if skipped and connection is None:
             log.info("queue %s: row %r was skipped", self.name, id)
-            self.broker.wake(self)
         return skipped
 
     @cached_property
@@ -205,23 +244,7 @@ class Queue(HasParkedRows):
         poll_interval: Duration | None = None,
         reply_to: Publisher | str | None = None,
     ) -> Callable[[F], F]: ...
-    def handler(
-        self,
-        function: Any = None,
-        *,
-        workers: int = 1,
-        by_key: bool = False,
-        prefetch: int = 0,
-        batch: int | None = None,
-        transactional: bool = False,
-        max_attempts: int | None = None,
-        dead_letter: "Queue | type | TableSpec | str | None" = None,
-        retry: Any = attrs.NOTHING,
-        on_decode_error: Any = attrs.NOTHING,
-        lease: Duration | None = None,
-        poll_interval: Duration | None = None,
-        reply_to: Publisher | str | None = None,
-    ) -> Any:
+    def handler(self, function: Any = None, **options: Any) -> Any:
         """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`; with
         a batch as `f(messages)` or `f(messages, deliveries)`.
 
@@ -242,28 +265,23 @@ class Queue(HasParkedRows):
 
         Raises `DeclarationError` for what cannot work, `PublisherNotFound` for a URL that nothing installed serves.
         """
-        refuse_transactional_batch(batch, transactional)
-        if reply_to is not None:
-            publisher_of(reply_to, self.broker.publisher, "reply_to")
+        given = Settings(**options)
+        if given.reply_to is not None:
+            publisher_of(given.reply_to, self.broker.publisher, "reply_to")
 
         def register(function: Any) -> Any:
-            made = make_handler(
-                function,
-                self.spec,
-                workers=workers,
-                by_key=by_key,
-                prefetch=prefetch,
-                transactional=transactional,
-                batch=batch,
-                max_attempts=max_attempts,
-                dead_letter=None if dead_letter is None else self._destination(dead_letter),
-                retry=retry,
-                on_decode_error=on_decode_error,
-                lease=self.broker.lease if lease is None else lease,
-                poll_interval=self.broker.poll_interval if poll_interval is None else poll_interval,
-                reply_to=reply_to,
+            broker = self.broker
+            dead_letter = None if given.dead_letter is None else self._destination(given.dead_letter)
+            self.register(
+                make_handler(
+                    function,
+                    self.spec,
+                    given,
+                    lease=broker.lease,
+                    poll_interval=broker.poll_interval,
+                    dead_letter=dead_letter,
+                )
             )
-            self.register(made)
             return function
 
         return register if function is None else register(function)
@@ -296,4 +314,6 @@ class Queue(HasParkedRows):
         if self.spec.has(Role.PAYLOAD) and made.kind is not bytes:
             payload_decoder(self.broker.codec, made.kind)
         made.check(self)
+        if made.channels:
+            self.broker.notify_of(self.spec)
         self._handler = made

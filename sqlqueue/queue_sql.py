@@ -5,6 +5,8 @@ What a statement names itself begins with an underscore, `_due` for one: a user'
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import attrs
 
@@ -17,6 +19,8 @@ from sqlqueue.sql import Statement, fill, statement
 # A key is made by the database, so that a claim can leave out those that are held. NULL reads as an empty text.
 CONSTANT = "CAST(:key_text_{number} AS text)"
 PART = "COALESCE({text}, '')"
+
+NOTHING: Mapping[Any, str] = MappingProxyType({})
 
 
 @attrs.frozen
@@ -58,10 +62,38 @@ class QueueSQL:
     def unfinished(self) -> list[str]:
         """Conditions that hold for this queue's rows that are neither processed nor parked."""
         conditions = [f"{self.column(Role.GROUP)} = :group"] if self.grouped else []
-        conditions += [
-            f"{self.column(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if self.spec.has(role)
-        ]
-        return conditions
+        return [*conditions, *self.open_rows()]
+
+    def open_rows(self, *, bare: bool = False) -> list[str]:
+        """The same for the rows of the whole table. `bare`: as an index takes it."""
+        name = self.bare if bare else self.column
+        roles = [role for role in Role if role.fact.unfinished and self.spec.has(role)]
+        return [fill(role.fact.unfinished or "", {"column": name(role)}) for role in roles]
+
+    def assignments(
+        self,
+        *verbs: str,
+        first: Role | None = None,
+        but: Role | None = None,
+        instead: Mapping[Role, str] = NOTHING,
+        values: Mapping[str, str] = NOTHING,
+    ) -> list[str]:
+        """What a statement writes into the columns of the roles, as their facts say.
+
+        `verbs` are fields of `roles.Writes`; the first one that says something about a role decides. `first`: the role
+        whose column comes first. `but`: a role that is left out. `instead`: what is written in place of what the facts
+        say. `values`: the text for the names in braces.
+        """
+        roles = [role for role in Role if self.spec.has(role) and role is not but]
+        written: list[str] = []
+        for role in sorted(roles, key=lambda role: role is not first):
+            said = next((one for verb in verbs if (one := getattr(role.fact.writes, verb)) is not None), None)
+            if role in instead:
+                written.append(f"{self.bare(role)} = {instead[role]}")
+            elif said is not None:
+                own = {"column": self.column(role), **({"now": self.now(role)} if role.fact.moment else {})}
+                written.append(f"{self.bare(role)} = {fill(said, {**own, **values})}")
+        return written
 
     def order(self, *, bare: bool = False) -> list[str]:
         """The claim order: by priority, then by when the row fell due, then by id. `bare`: as an index takes it."""
@@ -91,9 +123,6 @@ class QueueSQL:
         assert spec is not None, role
         name = self.bare(role) if bare else self.qualified(spec)
         return f"COALESCE({name}, 0)" if spec.optional else name
-
-    def not_running(self) -> list[str]:
-        return [f"{self.bare(Role.RUNNING)} = FALSE"] if self.spec.has(Role.RUNNING) else []
 
     def lock_key(self) -> str:
         """The text that an advisory lock on a row locks; its constant parts are bound, see `lock_texts`."""

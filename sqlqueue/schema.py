@@ -26,7 +26,7 @@ def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | No
     sql = QueueSQL(dialect, spec, grouped=grouped)
     keys = [sql.bare(Role.GROUP)] if grouped and not _is_line(spec) else []
     keys += sql.line_keys(bare=True) if spec.line else sql.order(bare=True)
-    where = [f"{sql.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
+    where = sql.open_rows(bare=True)
     if len(keys) == 1 and not where:
         return None
     return dialect.create_index(spec, keys, " AND ".join(where))
@@ -56,9 +56,8 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
             f"{where}: there is no such table; create it with your migrations or Broker.create_tables(): Broker.ddl() "
             "prints the statements"
         )
-    # A claim that looks for due rows in the order of priorities looks for those that there are, and so does a walk
-    # along the lines.
-    never_null = [Role.RETRY_AFTER, Role.PRIORITY] if spec.has(Role.RETRY_AFTER) else []
+    # A claim that walks along the values of a column does not find NULL there.
+    never_null = [role for role in Role if role.fact.walked] if spec.has(Role.RETRY_AFTER) else []
     never_null += [spec.line.role] if spec.line and spec.line.role else []
     for column in spec.columns:
         fact = facts.get(column.name)

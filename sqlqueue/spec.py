@@ -11,7 +11,7 @@ import attrs
 
 from sqlqueue.clock import Clock, ClockSource, DatabaseClock, HostClock
 from sqlqueue.errors import DeclarationError
-from sqlqueue.roles import DEFAULTS, NULLABLE, ROLE_TYPES, Role
+from sqlqueue.roles import FIFO_ROLES, Role
 
 _FIELDS = re.compile(r"\{([^{}]*)\}")
 
@@ -74,9 +74,6 @@ def advisory_lock(given: "str | AdvisoryLock | None") -> AdvisoryLock | None:
 #: Where a class made by `@table` keeps its description.
 SPEC_ATTRIBUTE = "__sqlqueue_table__"
 
-#: Roles whose rows can stand in line, one at a time.
-LINES = (Role.GROUP, Role.PARTITION_KEY)
-
 ISOLATION_LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 #: What a field may be called: its name stands for its value in our statements.
@@ -110,7 +107,8 @@ class TableSpec:
     """A table as the queue sees it.
 
     `name`, `schema` and the columns' names are taken as they are and quoted in every statement. `advisory_lock` is an
-    `AdvisoryLock` or a key's template. Built by hand, its rows are mappings from field to value. Every mistake is a
+    `AdvisoryLock` or a key's template. Built by hand, its rows are mappings from field to value. `full_name` is the
+    name with its schema where there is one, unquoted: for messages, and as notification channel. Every mistake is a
     `DeclarationError`.
     """
 
@@ -121,6 +119,7 @@ class TableSpec:
     clock: ClockSource = attrs.field(factory=HostClock)
     isolation: str | None = None
     row_class: type | None = None
+    full_name: str = attrs.field(init=False, repr=False, eq=False)
     _roles: dict[Role, ColumnSpec] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -137,6 +136,7 @@ class TableSpec:
             _check_type(self, spec)
             roles[spec.role] = spec
         object.__setattr__(self, "_roles", roles)
+        object.__setattr__(self, "full_name", f"{self.schema}.{self.name}" if self.schema else self.name)
         _check_table(self)
 
     def role(self, role: Role) -> ColumnSpec | None:
@@ -149,11 +149,6 @@ class TableSpec:
     @property
     def id(self) -> ColumnSpec:
         return self._roles[Role.ID]
-
-    @property
-    def full_name(self) -> str:
-        """The name with its schema where there is one, unquoted: for messages and as notification channel."""
-        return f"{self.schema}.{self.name}" if self.schema else self.name
 
     @property
     def line(self) -> ColumnSpec | None:
@@ -214,19 +209,19 @@ def _check_fields(table: TableSpec) -> None:
 
 def _check_type(table: TableSpec, spec: ColumnSpec) -> None:
     assert spec.role is not None
-    allowed = ROLE_TYPES.get(spec.role)
-    if spec.type is Any or allowed is None:
+    allowed = spec.role.fact.types
+    if spec.type is Any or not allowed:
         declared = True
     else:
         base = get_origin(spec.type) or spec.type
         declared = isinstance(base, type) and issubclass(base, allowed) and (base is not bool or bool in allowed)
-    if not declared and allowed is not None:
+    if not declared:
         names = ", ".join(kind.__name__ for kind in allowed)
         raise DeclarationError(
             f"table {table.name!r}: column {spec.field!r} plays the role {spec.role.value!r} and is declared as "
             f"{getattr(spec.type, '__name__', spec.type)}; declare it as one of: {names}"
         )
-    if spec.role in NULLABLE and spec.type is not Any and not spec.optional:
+    if spec.role.fact.starts_null and spec.type is not Any and not spec.optional:
         name = getattr(spec.type, "__name__", spec.type)
         raise DeclarationError(
             f"table {table.name!r}: column {spec.field!r} plays the role {spec.role.value!r}, which is NULL at "
@@ -265,7 +260,7 @@ def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
         return
     line = lines[0]
     where = f"table {table.name!r}: column {line.field!r} with fifo=True"
-    if line.role not in LINES:
+    if line.role not in FIFO_ROLES:
         raise DeclarationError(f"{where}: only a group or a partition key makes a line; leave fifo=True out")
     if len(lines) > 1:
         raise DeclarationError(
@@ -281,12 +276,13 @@ def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
             f"{where} beside isolation={table.isolation!r}; a line is kept by looking twice, which takes "
             f"{ISOLATION_LEVELS[0]}: leave isolation= out"
         )
-    priority = table.role(Role.PRIORITY)
-    if priority is not None and not table.has(Role.ATTEMPT):
-        raise DeclarationError(
-            f"{where} is ordered by priority (column {priority.field!r}) and needs an attempt column, which keeps a "
-            "row that has begun at the head; mark one with column.attempt()"
-        )
+    for spec in table.columns:
+        needed = spec.role.fact.fifo_needs if spec.role else None
+        if spec.role and needed and not table.has(needed):
+            raise DeclarationError(
+                f"{where} is ordered by {spec.role.value} (column {spec.field!r}) and needs an {needed.value} column, "
+                f"which keeps a row that has begun at the head; mark one with column.{needed.value}()"
+            )
 
 
 def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
@@ -313,7 +309,7 @@ def default_of(spec: ColumnSpec) -> Any:
     """The value of a field that a row in the making does not name, or `attrs.NOTHING`."""
     default: Any = attrs.NOTHING if needs_row(spec) else spec.default
     if default is attrs.NOTHING and spec.role is not None:
-        default = DEFAULTS.get(spec.role, attrs.NOTHING)
+        default = spec.role.fact.default
     return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from sqlqueue.dialect import Dialect
-from sqlqueue.roles import Role
+from sqlqueue.roles import NOW, Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite.fragments import now
@@ -43,9 +43,6 @@ _TYPES: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bytes,), "BLOB"),
     ((str, UUID, datetime, date, Decimal, dict, list), "TEXT"),
 )
-
-# A producer that writes plain SQL may leave these columns out.
-_DEFAULTS = {Role.ATTEMPT: "0", Role.PRIORITY: "0", Role.RUNNING: "0"}
 
 
 def create_table(dialect: Dialect, spec: TableSpec) -> tuple[str, ...]:
@@ -97,8 +94,12 @@ def _type(column: ColumnSpec) -> str:
 
 
 def _default(column: ColumnSpec) -> str | None:
+    """What producers with plain SQL need not name."""
     if column.optional:
         return None
-    if column.role is Role.RETRY_AFTER or (column.role is None and column.generated and is_moment(column)):
+    if column.role is None:
+        return f"({now(column)})" if column.generated and is_moment(column) else None
+    given = column.role.fact.ddl
+    if given is NOW:
         return f"({now(column)})"
-    return _DEFAULTS.get(column.role) if column.role else None
+    return None if given is None else str(int(given))

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlqueue.dialect import ColumnFacts
-from sqlqueue.roles import NULLABLE, Role
+from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_sqlite.values import is_a, is_moment, is_number, kind_of
 
@@ -18,9 +18,6 @@ _AFFINITIES = (
     (("blob",), BLOB),
     (("real", "floa", "doub"), REAL),
 )
-
-# Roles whose text must come back as it was written: '007' is not 7.
-_IDENTITIES = (Role.ID, Role.GROUP, Role.PARTITION_KEY, Role.PAYLOAD)
 
 
 def affinity(type: str) -> str:
@@ -40,7 +37,7 @@ def misfit(column: ColumnSpec, facts: ColumnFacts) -> str | None:
 
 
 def _misfit_of_null(column: ColumnSpec, facts: ColumnFacts) -> str | None:
-    if column.role in NULLABLE and not facts.nullable:
+    if column.role and column.role.fact.starts_null and not facts.nullable:
         return f"it is NOT NULL, but the role {column.role.value!r} is NULL at first; drop the NOT NULL"
     return None
 
@@ -71,7 +68,8 @@ def _wrong_for(column: ColumnSpec) -> tuple[tuple[str, ...], str]:
     if is_a(column, int, float):
         return (TEXT,), INTEGER if is_a(column, int) else REAL
     if is_a(column, str):
-        return (INTEGER, REAL, NUMERIC) if column.role in _IDENTITIES else (INTEGER, REAL), TEXT
+        verbatim = column.role is not None and column.role.fact.verbatim  # '007' is not 7
+        return (INTEGER, REAL, NUMERIC) if verbatim else (INTEGER, REAL), TEXT
     if is_a(column, UUID, dict, list) or column.role is Role.HEADERS:
         return (INTEGER, REAL), TEXT
     return (), BLOB

@@ -8,11 +8,9 @@ from typing import Any, get_origin
 from uuid import UUID
 
 from sqlqueue.dialect import Converter
-from sqlqueue.roles import Role
+from sqlqueue.roles import MOMENTS, Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_sqlite import moments
-
-_MOMENTS = (Role.RETRY_AFTER, Role.PROCESSED_AT, Role.LEASE)
 
 
 def kind_of(column: ColumnSpec) -> Any:
@@ -26,7 +24,7 @@ def is_a(column: ColumnSpec, *kinds: type) -> bool:
 
 
 def is_moment(column: ColumnSpec) -> bool:
-    return column.role in _MOMENTS or is_a(column, datetime)
+    return column.role in MOMENTS or is_a(column, datetime)
 
 
 def is_number(column: ColumnSpec) -> bool:

@@ -9,19 +9,8 @@ from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import publisher_of
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
-from sqlqueue.roles import Role
+from sqlqueue.roles import AFRESH, Role
 from sqlqueue.spec import TableSpec
-
-#: Columns that only the queue itself reads and writes; a row that is delivered again is the same without them.
-ITS_OWN = (
-    Role.LEASE,
-    Role.ATTEMPT,
-    Role.RETRY_AFTER,
-    Role.PROCESSED_AT,
-    Role.ERROR,
-    Role.RUNNING,
-    Role.HEADERS,  # they go as headers
-)
 
 
 def relay(
@@ -68,7 +57,8 @@ def _raw(payload: bytes) -> bytes:
 
 
 def _row(spec: TableSpec, codec: Codec) -> Callable[[Any], bytes]:
-    fields = [column.field for column in spec.columns if column.role not in ITS_OWN]
+    # A row that is delivered again is the same without what only the queue itself reads and writes.
+    fields = [column.field for column in spec.columns if column.role not in AFRESH]
 
     def encode(row: Any) -> bytes:
         values: Mapping[str, Any] = spec.values(row)

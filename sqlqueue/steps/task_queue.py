@@ -10,7 +10,7 @@ import attrs
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration
 from sqlqueue.errors import DeclarationError
-from sqlqueue.handler import Handler, make_handler, some_seconds, whole
+from sqlqueue.handler import Handler, Settings, make_handler, some_seconds, whole
 from sqlqueue.inspect import AsFound, listed
 from sqlqueue.queue import Queue
 from sqlqueue.queue_sql import QueueSQL
@@ -69,18 +69,16 @@ class TaskQueue:
         handler = make_handler(
             partial(run_step, self._catalogue, self._id_of),
             spec,
-            workers=whole(workers, f"table {spec.name!r}: workers", 1),
-            by_key=False,
-            prefetch=0,
-            batch=None,
-            transactional=any(kind.step.transactional for kind in self._catalogue),
-            max_attempts=None,
-            dead_letter=None,
-            retry=None,
-            on_decode_error=None,
-            lease=broker.lease if lease is None else lease,
-            poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
-            reply_to=None,
+            Settings(
+                workers=whole(workers, f"table {spec.name!r}: workers", 1),
+                transactional=any(kind.step.transactional for kind in self._catalogue),
+                retry=None,
+                on_decode_error=None,
+                lease=lease,
+                poll_interval=poll_interval,
+            ),
+            lease=broker.lease,
+            poll_interval=broker.poll_interval,
         )
         made = self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step)
         self._check_alone()

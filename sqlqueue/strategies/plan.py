@@ -15,7 +15,7 @@ from typing import Any
 from sqlqueue.clock import readable
 from sqlqueue.dialect import Converter, Row
 from sqlqueue.queue_sql import QueueSQL
-from sqlqueue.roles import Role
+from sqlqueue.roles import MOMENTS, Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import fill
 from sqlqueue.strategies.claim import NOBODY, Claim, PassOver
@@ -64,10 +64,6 @@ def of_any_type(value: Any) -> tuple[int, Any]:
         if isinstance(value, kinds):  # type: ignore[arg-type]
             return rank, value
     return 4, value
-
-
-#: The roles whose columns statements compare *now* with, or set to it.
-MOMENTS = (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
 
 
 class Parameters:

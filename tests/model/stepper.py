@@ -4,7 +4,7 @@ from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
-from sqlqueue import Broker, Delivery, Queue
+from sqlqueue import Delivery, Queue
 from sqlqueue.consumer.budget import Database, budget_of
 from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.in_flight import InFlight
@@ -42,7 +42,7 @@ class Stepper:
         by_key: bool,
         keeper: float,
     ) -> None:
-        broker: Broker = queue.broker
+        broker = queue.broker
         self.hands = InFlight(workers=workers, prefetch=prefetch, by_key=by_key)
         self.recorder = Recorder()
         self.in_work: list[Work] = []
