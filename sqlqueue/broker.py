@@ -23,14 +23,14 @@ from sqlqueue.strategies.transaction import after_commit
 
 
 class Broker:
-    """A database and what sqlqueue does in it.
+    """A database, the connections to it in this process, and the queues on its tables.
 
     `source`: a URL (`postgresql://…`, `sqlite:///file.db`, `sqlite:////absolute/path.db`, `sqlite://` for one in
     memory) or a `psycopg_pool.ConnectionPool` of one's own. `pool_size`: connections at most of a pool that the
-    broker opens (10). `poll_interval`: seconds between looks at an idle queue (1). `notify`: wake by notifications,
-    where the database has them.
-    `lease`: seconds that a claimed row stays out if its process dies (30). `codec`: messages to payloads (JSON).
-    `statement_timeout`: seconds that a statement of the consumer's own may take (10).
+    broker opens (10). `poll_interval`: seconds between two claims of an idle queue (1). `notify`: wake by
+    notifications, where the database has them. `lease`: seconds until a claimed row is due if its process dies (30).
+    `codec`: messages to payloads (JSON). `statement_timeout`: seconds that a statement of the consumer's own may take
+    (10).
 
     Nothing connects before the first use, and nothing is shared across a fork. A context manager: leaving it
     closes the broker.
@@ -105,7 +105,7 @@ class Broker:
 
     @property
     def pool(self) -> Pool:
-        """This process's connections; a forked child gets its own, and its parent's are left alone."""
+        """This process's connections. A forked child gets its own and leaves its parent's alone."""
         if self.closed:
             raise BrokerClosed(f"{self!r} is closed")
         pool = self._pools.get(os.getpid())
@@ -115,7 +115,7 @@ class Broker:
         return pool
 
     def adopt(self, connection: Any) -> Connection:
-        """A caller's connection, to run statements in its transaction; `DeclarationError` for one we do not know."""
+        """A caller's connection, to run statements in its transaction; `DeclarationError` for an unknown one."""
         driver = manager().hook.sqlqueue_driver_connection(obj=connection)
         adopted = None if driver is None else self.dialect.adopt(driver)
         if adopted is None:
@@ -164,7 +164,7 @@ class Broker:
         return "".join(f"{text.strip().rstrip(';')};\n" for text in statements)
 
     def create_tables(self) -> None:
-        """Create the tables of all queues asked for so far where they are missing; existing tables stay as they are."""
+        """Create the missing tables of all queues asked for so far. Existing tables stay as they are."""
         specs = {id(queue.spec): queue.spec for queue in self.queues}
         with self.pool.connection() as connection:
             for spec in specs.values():

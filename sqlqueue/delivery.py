@@ -1,7 +1,4 @@
-"""What a handler may know of the row that it works on.
-
-Between rows in the table and what handlers and producers hold: decoded messages, row objects, headers.
-"""
+"""The delivery that a handler gets with its message, and the reader that makes both from a claimed row."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +20,9 @@ class Delivery:
     """One delivery of one row.
 
     `attempt` is 1 on the first delivery, None on a table that does not count. `key` and `group` are None where the
-    table has no such column; `headers` are empty there.
+    table has no such column; `headers` are empty there. `lost`: whether the row is known to have been lost, such as by
+    the end of its lease; what the handler still does will not be acknowledged. `asked`: what is called once it is
+    processed.
     """
 
     queue: str
@@ -32,12 +31,12 @@ class Delivery:
     key: Any = None
     group: str | None = None
     headers: Mapping[str, str] = attrs.field(factory=dict)
-    _lost: bool = attrs.field(default=False, repr=False)
+    lost: bool = attrs.field(default=False, repr=False)
     _connection: Any = attrs.field(default=None, repr=False)
     _over: bool = attrs.field(default=False, repr=False)
     _opener: Callable[[], None] | None = attrs.field(default=None, repr=False)
     _kept_back: tuple[str, ...] = attrs.field(default=(), repr=False)
-    _told: "tuple[WhenProcessed, ...]" = attrs.field(default=(), repr=False)
+    asked: "tuple[WhenProcessed, ...]" = attrs.field(default=(), init=False, repr=False)
 
     @property
     def connection(self) -> Any:
@@ -80,18 +79,19 @@ class Delivery:
     def when_processed(self, call: "WhenProcessed") -> None:
         """Have `call` called once the message is processed: acknowledged or dropped, with its replies confirmed.
 
-        That is before the row is settled, in the handler's transaction where it has one; behind the settlement where
-        that undoes the transaction. It is called once for those of a batch that ask for the same.
+        It is called before the row is settled, in the handler's transaction where there is one. Where the settlement
+        undoes that transaction, it is called after the settlement. The deliveries of a batch that ask for the same
+        call share one call.
         """
-        self._told += (call,)
+        self.asked += (call,)
 
     def keep_back(self, header: str) -> None:
-        """Let no reply have this header of the message, for it is about the message alone; not even one that copies
-        its headers."""
+        """Leave this header of the message out of its replies, also out of those that copy the headers: it is about the
+        message alone."""
         self._kept_back += (header,)
 
     def headers_of_reply(self, own: Mapping[str, str]) -> dict[str, str]:
-        """The headers of a reply that gives itself these: the message's beside them, but for what is about that
+        """The headers of a reply with these of its own: the message's as well, without those about the message
         alone."""
         inherited = {name: value for name, value in self.headers.items() if name != RECORD_HEADER}
         headers = {**inherited, **own}
@@ -99,11 +99,6 @@ class Delivery:
             if name in headers and headers[name] == self.headers.get(name):
                 del headers[name]
         return headers
-
-    @property
-    def asked(self) -> bool:
-        """Whether anybody is to be told once it is processed."""
-        return bool(self._told)
 
     @property
     def attempt(self) -> int | None:
@@ -114,26 +109,20 @@ class Delivery:
         """When the lease ends unless it is extended, aware UTC; None where no lease holds the row."""
         return self.claim.expires
 
-    @property
-    def lost(self) -> bool:
-        """Whether the row is known to have been lost, such as by the end of its lease: what the handler still does
-        will not be acknowledged."""
-        return self._lost
-
     def lose(self) -> None:
         """Note that the row belongs to somebody else now."""
-        self._lost = True
+        self.lost = True
 
 
-#: Told of deliveries that are processed; it raises nothing.
+#: Called with deliveries that are processed; it raises nothing.
 WhenProcessed = Callable[[Sequence[Delivery]], None]
 
 
 def tell_processed(deliveries: Sequence[Delivery]) -> None:
-    """Call what was to be called once these are processed."""
+    """Make the calls that these deliveries asked for by `when_processed`."""
     asked: dict[WhenProcessed, list[Delivery]] = {}
     for delivery in deliveries:
-        for call in delivery._told:
+        for call in delivery.asked:
             asked.setdefault(call, []).append(delivery)
     for call, of in asked.items():
         call(of)

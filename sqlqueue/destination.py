@@ -1,4 +1,4 @@
-"""Where a dead letter goes: another group of its own table, or another table, whose columns are matched to its own."""
+"""Where dead letters go: to another group of their table, or to another table with columns that match."""
 
 from collections.abc import Sequence
 from typing import Any, get_origin
@@ -15,14 +15,14 @@ NUMBERS = (int, float)
 
 @attrs.frozen
 class Destination:
-    """The table of a dead letter, and the group that its rows are given (None: they keep their own)."""
+    """The table that dead letters go to, and the group that they get there (None: each keeps its own)."""
 
     spec: TableSpec
     group: str | None = None
 
     @property
     def name(self) -> str:
-        """As a queue there is called."""
+        """The name of the queue that reads them."""
         return self.spec.full_name if self.group is None else f"{self.spec.full_name}[{self.group}]"
 
     def is_in(self, table: TableSpec) -> bool:
@@ -32,8 +32,8 @@ class Destination:
 
 @attrs.frozen
 class Match:
-    """A column of another table that a row moves into, and the row's own column whose value it takes; None where it
-    starts afresh, or with its default."""
+    """A column of the table that a row moves into, and the row's own column whose value it takes. No own column: the
+    value is new, or the column's default."""
 
     column: ColumnSpec
     source: ColumnSpec | None
@@ -46,10 +46,10 @@ class Match:
 
 
 def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
-    """The columns that a move names, matched by role, then by name; the others are for the database to fill.
+    """The columns that a move names, matched by role, then by name. The database fills the others.
 
-    Raises `DeclarationError` where the payload has no place, or two columns that match hold different types, or one of
-    them NULL and the other none.
+    Raises `DeclarationError` where the payload has no column, where two matching columns hold different types, and
+    where only the row's own column takes NULL.
     """
     found = [
         Match(column, own)
@@ -72,7 +72,7 @@ def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
 
 
 def check_apart(source: TableSpec, group: str | None, destination: Destination) -> None:
-    """`DeclarationError` where the queue itself would find its dead letters."""
+    """Raise `DeclarationError` where the queue itself would read its dead letters."""
     if not destination.is_in(source):
         return
     where = f"table {source.name!r}: dead_letter={destination.group or source.name!r}"

@@ -1,4 +1,4 @@
-"""A handler as it is declared: a function and how to run it, checked where it is written."""
+"""A handler: a function and how to run it. Every mistake raises where the handler is registered."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.strategies.steps import Stepping
 
-#: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
+#: The names of a handler's parameters, for single messages and for batches.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
 
 #: The largest number that every database takes.
@@ -33,8 +33,8 @@ class Handler:
 
     `kind` is the annotated type of its message, Any where there is none; with a `batch`, of each of its messages.
     `reply_to`: where what it returns is published, a URL of its broker's or a publisher; None where it does not reply.
-    Seconds: `lease`, `poll_interval`. `stepping`: what makes its rows tasks. `runner`: makes what runs it, where not a
-    consumer's own does. `channels`: what it listens on by itself, where the database notifies.
+    `lease`, `poll_interval`: seconds. `stepping`: what makes its rows tasks. `runner`: makes the runner, in place of
+    the consumer's own. `channels`: what it listens on, whatever the broker's `notify` says.
     """
 
     function: Callable[..., Any]
@@ -58,7 +58,8 @@ class Handler:
     channels: tuple[str, ...] = ()
 
     def check(self, queue: Any) -> None:
-        """Ask a function that is not for every queue, which says so by `check_queue(queue, handler)`; that raises."""
+        """Let the function refuse the queue: one that is not for every queue has a `check_queue(queue, handler)`, which
+        raises."""
         check = getattr(self.function, "check_queue", None)
         if check is not None:
             check(queue, self)
@@ -202,8 +203,8 @@ def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
 
 
 def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]) -> tuple[bool, Any]:
-    """Whether the function takes the delivery as well, and the annotated type of its message. `form`: what both are
-    called."""
+    """Whether the function takes the delivery as well, and the annotated type of its message. `form`: the names of
+    both."""
     if not callable(function):
         raise DeclarationError(f"{where}: {function!r} cannot be called")
     called = _called(function)
@@ -234,7 +235,7 @@ def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]
 
 
 def _element(kind: Any, where: str) -> Any:
-    """The type of each message, of the list of them that a batch's handler takes."""
+    """The type of one message, from the type of the list that the handler of a batch takes."""
     if kind in (Any, object):
         return Any
     base = get_origin(kind) or kind
@@ -253,7 +254,7 @@ def _is_delivery(hint: Any) -> bool:
 
 
 def _called(function: Any) -> Any:
-    """What runs, and carries the annotations, when `function` is called."""
+    """The function that runs when `function` is called. It carries the annotations."""
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, type):

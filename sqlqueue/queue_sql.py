@@ -1,7 +1,6 @@
-"""The structure of a queue's statements: its table's names, conditions and order in the dialect's sql.
+"""The parts that a queue's statements share: names, conditions, assignments and orders, as the dialect writes them.
 
-What a statement names itself begins with an underscore, `_due` for one: a user's table may well be called `due` or
-`lines`.
+Names that a statement makes up begin with an underscore, such as `_due`: a user's table may be called `due`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill, statement
 
-# A key is made by the database, so that a claim can leave out those that are held. NULL reads as an empty text.
+# The database makes the key, so that a claim can leave out rows whose keys are held. NULL reads as an empty text.
 CONSTANT = "CAST(:key_text_{number} AS text)"
 PART = "COALESCE({text}, '')"
 
@@ -25,7 +24,7 @@ NOTHING: Mapping[Any, str] = MappingProxyType({})
 
 @attrs.frozen
 class QueueSQL:
-    """The structure of one queue's statements: the table's names in the dialect's sql, composed once."""
+    """The parts of one queue's statements. `grouped`: the queue reads one group of the table."""
 
     dialect: Dialect
     spec: TableSpec
@@ -102,8 +101,8 @@ class QueueSQL:
         return [*keys, self.bare(Role.ID) if bare else self.column(Role.ID)]
 
     def line_keys(self, *, bare: bool = False) -> list[str]:
-        """The order of a FIFO table: by line; in a line the row in work first, then one that has begun, then by
-        priority and id. So a line's first row is its front: the one in work, or the only one that may be claimed."""
+        """The order of a FIFO table: by key; within a key first the row in work, then a row that has begun, then by
+        priority and id. So the first row of a key is its head: the row in work, or the only row that may be claimed."""
         spec = self.spec.line
         assert spec is not None
         name = self.bare if bare else self.column
@@ -114,18 +113,18 @@ class QueueSQL:
         return [line, *held, *ranked, name(Role.ID)]
 
     def rank(self, *, bare: bool = False) -> str:
-        """The priority as an expression that is never NULL, for databases sort NULL first or last."""
+        """The priority as an expression that is never NULL: some databases sort NULL first, others last."""
         return self.zero(Role.PRIORITY, bare=bare)
 
     def zero(self, role: Role, *, bare: bool = False) -> str:
-        """A number's column as an expression that reads NULL as 0."""
+        """A column of numbers as an expression that reads NULL as 0."""
         spec = self.spec.role(role)
         assert spec is not None, role
         name = self.bare(role) if bare else self.qualified(spec)
         return f"COALESCE({name}, 0)" if spec.optional else name
 
     def lock_key(self) -> str:
-        """The text that an advisory lock on a row locks; its constant parts are bound, see `lock_texts`."""
+        """The key of a row's advisory lock, as an expression. Its constant parts are values, see `lock_texts`."""
         lock = self.spec.advisory_lock
         assert lock is not None
         parts = [fill(CONSTANT, {"number": "0"})]

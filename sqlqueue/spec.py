@@ -1,7 +1,5 @@
-"""Declare: the key of an advisory lock, and who keeps it.
-
-Declare: what a table is to the queue, checked as far as it can be seen without the database.
-"""
+"""Declare: what a table is to the queue, and what an advisory lock is. Every mistake that shows without the database
+raises here."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,15 +19,15 @@ LockFunction = Callable[[Any, str], bool]
 
 @attrs.frozen
 class AdvisoryLock:
-    """A lock on each row's key holds the row; rows that share a key run one at a time, on every instance.
+    """A lock on each row's key holds the row. Rows that share a key run one at a time, over all instances.
 
-    `template`: the key, with fields of the table in braces, such as `"accounts-{account}"`; a NULL reads as an empty
-    text. `shared`: the key is the template's text alone, so that other tables and other programs can lock it too; else
-    it is kept apart by the table's name. `lock`, `unlock`: functions of the user's, for locks that another system
-    keeps. Both are called as `f(connection, key)` with the driver's connection that serves the delivery, from the
-    consumer's threads, and return whether they took it, without waiting, or let it go.
+    `template`: the key, with fields of the table in braces, such as `"accounts-{account}"`. NULL reads as an empty
+    text. `shared`: the key is the template's text alone, so that other tables and other programs can take the same
+    lock; else the key begins with the table's name. `lock`, `unlock`: functions of the user's, for locks of another
+    system. Both are called as `f(connection, key)` from the consumer's threads, with the driver's connection that
+    serves the delivery. `lock` does not wait. Each returns whether it took the lock, or let it go.
 
-    A template without fields is one key for all rows: one of them is in work at a time.
+    A template without fields is one key for all rows: one row is in work at a time.
 
     Raises `DeclarationError` for what is no template, and for one function without the other.
     """
@@ -62,7 +60,7 @@ class AdvisoryLock:
 
     @property
     def texts(self) -> Sequence[str]:
-        """What stands before, between and behind the fields: one more than there are fields."""
+        """The texts before, between and after the fields: one more than there are fields."""
         return tuple(_FIELDS.split(self.template)[::2])
 
 
@@ -76,7 +74,7 @@ SPEC_ATTRIBUTE = "__sqlqueue_table__"
 
 ISOLATION_LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
-#: What a field may be called: its name stands for its value in our statements.
+#: The names that a field may have. Our statements use the name for the field's value.
 _FIELD = re.compile(r"[^\W\d]\w*")
 
 
@@ -152,18 +150,18 @@ class TableSpec:
 
     @property
     def line(self) -> ColumnSpec | None:
-        """The column whose values are FIFO lines."""
+        """The column whose values are FIFO keys: one row of each value is in work at a time."""
         return next((spec for spec in self.columns if spec.fifo), None)
 
     @property
     def host_clock(self) -> Clock:
-        """What the host takes for *now*: the table's clock, or the host's own where that is the database's."""
+        """The clock that the host asks: the table's, or the host's own where the table uses the database's."""
         return HostClock() if isinstance(self.clock, DatabaseClock) else self.clock
 
     def values(self, row: Any) -> Mapping[str, Any]:
         """A row's fields by name, whether the row is an object of the class or a mapping."""
         if self.row_class is not None and isinstance(row, self.row_class):
-            # One that its class does not take (init=False) may not be set yet.
+            # A field with init=False may not be set yet.
             return {spec.field: getattr(row, spec.field) for spec in self.columns if hasattr(row, spec.field)}
         return dict(row)
 
@@ -296,12 +294,12 @@ def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
 
 
 def makes_default(spec: ColumnSpec) -> bool:
-    """Whether a function makes its default, for each row anew."""
+    """Whether a function makes its default for each row."""
     return isinstance(spec.default, attrs.Factory) and not needs_row(spec)  # type: ignore[arg-type]
 
 
 def needs_row(spec: ColumnSpec) -> bool:
-    """Whether its default is made of the row, so that only the row's class can make it."""
+    """Whether its default depends on the row, so that only the row's class can make it."""
     return isinstance(spec.default, attrs.Factory) and spec.default.takes_self  # type: ignore[arg-type]
 
 

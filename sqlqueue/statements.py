@@ -1,10 +1,10 @@
-"""Every portable statement but the claims: inserting and settling.
+"""The statements that insert and settle rows. The claims stand with their strategies.
 
-What a settlement assigns beside its move differs by strategy: the lease is ended, the attempt counted, or nothing.
+A settlement takes its rows as `given` columns, so that one execution settles all rows of a call. It returns the ids of
+the rows that it changed. A row whose id is missing was fenced out: somebody else holds it, or it is gone. No table has
+an alias: SQLite's RETURNING does not know aliases.
 
-A statement that settles rows takes them as `given` columns, so that one execution settles as many rows as the call
-holds; it returns the ids of the rows that it changed. Whoever is missing there was fenced out. No table has an
-alias: SQLite's RETURNING does not know it.
+What every settlement writes differs by strategy: it ends the lease, counts the attempt, or writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,10 @@ VALUES ({values})
 RETURNING {id}
 """
 
-# By the database's clock: a row's own moment, else so long from now.
+# By the database's clock: the row's own moment, else so many seconds from now.
 DUE = "COALESCE({due}, {later})"
 
-# For many rows at a time; nobody asks for their ids.
+# For many rows at a time, whose ids nobody asks for.
 INSERT_ONLY = """
 INSERT INTO {table} ({columns})
 VALUES ({values})
@@ -62,10 +62,10 @@ RETURNING {id}
 
 MARK_SPENT = "CASE WHEN {counted} >= :cap THEN :cap + 2 ELSE {counted} END"
 
-#: How a delay is given where the database's clock says from when.
+#: A delay where the database's clock says from when it counts.
 SECONDS = ColumnSpec(field="seconds", type=float)
 
-# Which of the rows whose settlement changed nothing are still there: the others are gone, not lost.
+# The settlement of a row changed nothing: the row is lost where it is still there, else it is gone.
 PRESENT = """
 SELECT {id} FROM {table}
 WHERE {id} = :id
@@ -110,7 +110,7 @@ def insert(
 
 @attrs.frozen
 class Settlements:
-    """The statements that settle one queue's rows. None: that move writes nothing, or the table has no place for it.
+    """The statements that settle one queue's rows. None: the move writes nothing, or the table has no column for it.
     `singly`: each settles one row, which costs the server a quarter less than a list of one."""
 
     finish: Statement
@@ -122,7 +122,7 @@ class Settlements:
 
 
 def by_lease(sql: QueueSQL) -> Settlements:
-    """Fenced by the lease, which each of them ends. The claim counted the attempt."""
+    """The lease fences each settlement, and each settlement ends the lease. The claim counted the attempt."""
     lease = sql.spec.role(Role.LEASE)
     assert lease is not None
     held = {"id": sql.spec.id, "token": lease}
@@ -135,7 +135,8 @@ def by_lease(sql: QueueSQL) -> Settlements:
 
 
 def by_row_lock(sql: QueueSQL, *, singly: bool = True) -> Settlements:
-    """Fenced by the lock, which ends with the transaction, and so does a release. The settlement counts the attempt."""
+    """The row's lock fences each settlement. It ends with the transaction, so a release needs no statement. The
+    settlement counts the attempt."""
     attempt = sql.spec.role(Role.ATTEMPT)
     held = {"id": sql.spec.id, **({"attempt": attempt} if attempt else {})}
     return Settlements(
@@ -148,9 +149,9 @@ def by_row_lock(sql: QueueSQL, *, singly: bool = True) -> Settlements:
 
 
 def by_advisory_lock(sql: QueueSQL, *, capped: bool, singly: bool = True) -> Settlements:
-    """Fenced by the lock on the row's key, which is released behind the settlement. The claim counted the attempt.
+    """The lock on the row's key fences each settlement, and is released after it. The claim counted the attempt.
 
-    A parked row whose attempts are spent shows two more than the cap, which tells it, once its error is cleared, from a
+    A parked row whose attempts are spent shows two more than the cap. Once its error is cleared, that tells it from a
     row whose last worker was lost.
     """
     held = {"id": sql.spec.id}

@@ -252,7 +252,7 @@ class Settlements:
             dues.append(settlement.due)
             return
         self._hands.settled(one.work)
-        if settlement.again and not gone:
+        if settlement.redelivers and not gone:
             dues.append(settlement.due)
 
     def put_back(self, works: Iterable[Work], until: datetime | None = None) -> None:

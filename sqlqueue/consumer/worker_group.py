@@ -249,7 +249,7 @@ class WorkerGroup:
 
     def settled(self, one: Finished, *, gone: bool) -> None:
         settlement = one.verdict.settlement
-        again = settlement.again and not gone
+        again = settlement.redelivers and not gone
         with self._lock:  # decided: what the row's key, and the next look, wait for
             if self._keys is not None and settlement.move is Move.RETRY and not gone:
                 self._keys.retried(one.work, settlement.due)

@@ -47,7 +47,7 @@ WITH _due AS MATERIALIZED (
     LIMIT :limit
 )
 UPDATE {table}
-SET {lease} = :expires{counted}{running}
+SET {lease} = :expires{claimed}
 FROM _due
 WHERE {id} = _due.id
 RETURNING {returned}
@@ -96,15 +96,14 @@ class Shape:
 def _take(
     sql: QueueSQL, reading: Reading, counted: str | None, taking: Sequence[str], name: str, rows: str
 ) -> Statement:
-    running = [f"{sql.bare(Role.RUNNING)} = TRUE"] if sql.spec.has(Role.RUNNING) else []
+    claimed = sql.assignments("claim", but=Role.LEASE, values={"counted": counted or ""})
     return sql.statement(
         name,
         CLAIM,
         width=reading.width,
         waiting=rows,
         lease=sql.bare(Role.LEASE),
-        counted=also([f"{sql.bare(Role.ATTEMPT)} = {counted}"] if counted else []),
-        running=also([*running, *taking]),
+        claimed=also([*claimed, *taking]),
         returned=reading.select(),
     )
 

@@ -268,8 +268,7 @@ CLEARED_BY_COUNT = "{attempt} > :cap + 1"
 def take(sql: QueueSQL, reading: Reading, *, capped: bool, candidate: str) -> str:
     """The statement that takes the row whose id is `candidate`, an expression, and reads it."""
     counted = count(sql, capped=capped, cleared=CLEARED_BY_COUNT, to_spent=True)
-    taking = [f"{sql.bare(Role.ATTEMPT)} = {counted}"] if counted else []
-    taking += [f"{sql.bare(Role.RUNNING)} = TRUE"] if sql.spec.has(Role.RUNNING) else []
+    taking = sql.assignments("claim", values={"counted": counted or ""})
     names = {"table": sql.dialect.table(sql.spec), "id": sql.column(Role.ID)}
     free = fill(
         FREE,
