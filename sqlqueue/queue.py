@@ -102,11 +102,9 @@ class Queue:
         Raises `BrokerClosed`, `EncodeError` for a message or header that cannot be stored, `DeclarationError` for an
         option whose column the table lacks, `ValueError` for a bad time, and the driver's error where the insert fails.
         """
-        options = {"key": key, "headers": headers, "priority": priority, "delay": delay, "at": at}
-        if self.broker.closed:
-            raise self._closed()
+        broker, options = self._open, {"key": key, "headers": headers, "priority": priority, "delay": delay, "at": at}
         insertion = self._rows.insertion(message, on_conflict=on_conflict, **options)
-        calls = [insertion, *self.broker.notifications(self)]
+        calls = [insertion, *broker.notifications(self)]
         rows = self._run(lambda on: on.run(calls)[0], connection)
         if not rows:
             return None
@@ -123,9 +121,7 @@ class Queue:
 
         All are inserted or none. `connection` as in `enqueue`; all messages are then read before the first statement.
         """
-        if self.broker.closed:
-            raise self._closed()
-        rows, notify = self._rows, self.broker.notifications(self)
+        notify, rows = self._open.notifications(self), self._rows
         return self._run(
             lambda on: on.insert_many(rows.bulk, self.spec, rows.columns, rows.many(messages, on), then=notify),
             connection,
@@ -133,17 +129,22 @@ class Queue:
 
     def _run(self, work: Callable[[Connection], T], connection: Any) -> T:
         """Do `work` on the caller's connection, or on one of the pool's, and wake consumers once it is committed."""
+        broker = self._open
         if connection is not None:
-            done = work(self.broker.adopt(connection))
-            self.broker.wake_after_commit(connection, self._wake)
+            done = work(broker.adopt(connection))
+            broker.wake_after_commit(connection, self._wake)
             return done
-        with self.broker.pool.connection() as ours:
+        with broker.pool.connection() as ours:
             done = work(ours)
-        self.broker.wake(self)
+        broker.wake(self)
         return done
 
-    def _closed(self) -> BrokerClosed:
-        return BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
+    @property
+    def _open(self) -> QueueBroker:
+        """The broker, unless it is closed."""
+        if self.broker.closed:
+            raise BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
+        return self.broker
 
     @cached_property
     def _wake(self) -> Callable[[], None]:
@@ -166,12 +167,10 @@ class Queue:
 
         Raises `DeclarationError` for a table without an `error` column.
         """
-        if self.broker.closed:
-            raise self._closed()
-        handler, most = self._handler, whole(limit, "limit", 0)
+        broker, handler, most = self._open, self._handler, whole(limit, "limit", 0)
         kind, cap = (handler.kind, handler.max_attempts) if handler else (Any, None)
-        with self.broker.pool.connection() as ours:
-            return self._parking.rows(ours, self.broker.codec, kind=kind, cap=cap, limit=most)
+        with broker.pool.connection() as ours:
+            return self._parking.rows(ours, broker.codec, kind=kind, cap=cap, limit=most)
 
     def requeue(self, ids: Any = None, *, connection: Any = None) -> int:
         """Put parked rows back to work and count their attempts from 0 again; how many rows.
@@ -180,9 +179,8 @@ class Queue:
         parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
         Raises `DeclarationError` for a table without an `error` column, `ValueError` for what is no id of its rows.
         """
-        if self.broker.closed:
-            raise self._closed()
-        calls = [self._parking.requeue(ids), *self.broker.notifications(self)]
+        broker = self._open
+        calls = [self._parking.requeue(ids), *broker.notifications(self)]
         count = self._run(lambda on: len(on.run(calls)[0]), connection)
         if connection is None:
             log.info("queue %s: %d parked rows were put back to work", self.name, count)
@@ -200,9 +198,7 @@ class Queue:
         Where no `retry_after` column hides rows, the lease does, and a head in work cannot be told from one that
         waits: both are listed. Raises `DeclarationError` for a table without FIFO keys.
         """
-        if self.broker.closed:
-            raise self._closed()
-        with self.broker.pool.connection() as ours:
+        with self._open.pool.connection() as ours:
             return list(blocked_keys(ours, self._sql, self.group))
 
     def skip(self, id: Any, *, connection: Any = None) -> bool:
@@ -212,8 +208,6 @@ class Queue:
         as in `enqueue`. A row whose lease has not ended is left alone, as one in work. Raises `DeclarationError` for
         rows that are held by advisory locks.
         """
-        if self.broker.closed:
-            raise self._closed()
         skipped = self._run(lambda on: skip(on, self._sql, self.group, id), connection)
         if skipped and connection is None:
             log.info("queue %s: row %r was skipped", self.name, id)

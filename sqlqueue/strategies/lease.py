@@ -57,7 +57,7 @@ RETURNING {returned}
 # over rows that are locked, such as by a handler's transaction: waiting for one, it would let all others' leases end.
 EXTEND = """
 UPDATE {table}
-SET {lease} = :expires
+SET {extended}
 FROM (
     SELECT {id} AS id FROM {table}
     {joined_given}
@@ -152,7 +152,8 @@ class Lease:
         self._settling = Settling(sql, shape.settlements, cap=cap, precision=precision, leaving=leaving)
         self._binding = Parameters(sql, group=group, cap=cap, moments=shape.moments)
         held, skip = {"id": spec.id, "token": lease}, sql.dialect.skip_locked
-        self._extend = sql.settlement("extend", EXTEND, held, lease=sql.bare(Role.LEASE), skip_locked=skip)
+        extended = ", ".join(sql.assignments("extend"))
+        self._extend = sql.settlement("extend", EXTEND, held, extended=extended, skip_locked=skip)
         self._still = sql.settlement("is it still held", STILL, held)
         self._present = present(sql)
         self._unfinished = unfinished(sql)
