@@ -19,7 +19,8 @@ from sqlqueue.sql import Statement, fill, statement
 CONSTANT = "CAST(:key_text_{number} AS text)"
 PART = "COALESCE({text}, '')"
 
-NOTHING: Mapping[Any, str] = MappingProxyType({})
+#: An empty mapping that nobody can change.
+NO_VALUES: Mapping[Any, str] = MappingProxyType({})
 
 
 @attrs.frozen
@@ -74,8 +75,8 @@ class QueueSQL:
         *verbs: str,
         first: Role | None = None,
         but: Role | None = None,
-        instead: Mapping[Role, str] = NOTHING,
-        values: Mapping[str, str] = NOTHING,
+        instead: Mapping[Role, str] = NO_VALUES,
+        values: Mapping[str, str] = NO_VALUES,
     ) -> list[str]:
         """What a statement writes into the columns of the roles, as their facts say.
 

@@ -14,7 +14,7 @@ import attrs
 
 from sqlqueue.clock import DatabaseClock
 from sqlqueue.dialect import Dialect
-from sqlqueue.queue_sql import NOTHING, QueueSQL, every
+from sqlqueue.queue_sql import NO_VALUES, QueueSQL, every
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill
@@ -175,10 +175,10 @@ def settle(
     name: str = "",
     base: str = "settle",
     first: Role | None = None,
-    instead: Mapping[Role, str] = NOTHING,
+    instead: Mapping[Role, str] = NO_VALUES,
     beside: Sequence[str] = (),
     singly: bool = False,
-    values: Mapping[str, str] = NOTHING,
+    values: Mapping[str, str] = NO_VALUES,
 ) -> Statement | None:
     """The statement of a settlement that keeps the row; None where it would write nothing.
 
