@@ -1,6 +1,6 @@
 """The drain by advisory lock beside a raw loop with as many threads and connections as ours has workers.
 
-The raw loop reads candidates, tries their locks in turn, looks whether the row is still there, decodes it, deletes it
+The raw loop reads candidates, tries their locks in turn, checks that the row is still there, decodes it, deletes it
 durably, and unlocks: a statement for each.
 """
 

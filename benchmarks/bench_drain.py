@@ -11,8 +11,10 @@ import pytest
 
 from benchmarks.jobs import Worker, nothing, queue_on
 from benchmarks.race import MEASURED, ByHand, Jobs, Other, Ours, race
-from benchmarks.raw import loop
+from benchmarks.raw import Loop, statements
+from benchmarks.raw_sqlite import SQLiteLoop
 from benchmarks.report import Report
+from sqlqueue import Queue
 from tests.support.database import Database
 
 TITLE = "lease drain: rows a second, medians of interleaved rounds; processor time of this process"
@@ -50,3 +52,11 @@ def test_the_lease_drain_keeps_up_with_a_raw_loop_of_the_same_sql(
     for cells in raced.cells():
         report.add(TITLE, HEADING, (database.label, case.workers, case.prefetch, *cells))
     assert raced.short() == []
+
+
+def loop(database: Database, queue: Queue, batch: int) -> Loop:
+    if database.kind == "sqlite":
+        return SQLiteLoop(database.name, statements(queue, batch), batch)
+    from benchmarks.raw_postgres import PostgresLoop  # it needs psycopg
+
+    return PostgresLoop(database.url, statements(queue, batch), batch)

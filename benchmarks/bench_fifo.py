@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.fronts import BY_LEASE, BY_ROW_LOCK, How, tables
+from benchmarks.heads import BY_LEASE, BY_ROW_LOCK, How, tables
 from benchmarks.jobs import LineJob, Worker, nothing, queue_on
 from benchmarks.race import MEASURED, Jobs, Lines, Other, Ours, race
 from benchmarks.report import Report
@@ -21,12 +21,12 @@ CLAIM = "FIFO claim: milliseconds, medians of interleaved claims, begun at the b
 CLAIM_HEADING = (
     "",
     "held by",
-    "fronts",
+    "heads",
     "rows",
     "100 rows a key",
     "1 row a key",
-    "busy, front free",
-    "busy, front in work",
+    "busy, head free",
+    "busy, head in work",
     "times",
     "at most",
 )
@@ -45,10 +45,10 @@ def run(benchmark: Any, database: Database, report: Report, how: How, rows: int)
     even, single, free, in_work = made.milliseconds
     times = max(free, in_work) / min(even, single)
     benchmark.extra_info.update(
-        rows=rows, fronts=how.fronts, even_ms=even, single_ms=single, free_ms=free, in_work_ms=in_work, times=times
+        rows=rows, heads=how.heads, even_ms=even, single_ms=single, free_ms=free, in_work_ms=in_work, times=times
     )
     cells = [f"{value:.2f}" for value in (even, single, free, in_work, times)]
-    report.add(CLAIM, CLAIM_HEADING, (database.label, how.held_by, how.fronts, f"{rows:,}", *cells, AT_MOST))
+    report.add(CLAIM, CLAIM_HEADING, (database.label, how.held_by, how.heads, f"{rows:,}", *cells, AT_MOST))
     assert times <= AT_MOST
 
 

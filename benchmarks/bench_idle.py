@@ -53,7 +53,7 @@ def _worked(database: Database, **settings: Any) -> Iterator[Worker]:
         queue.handler(workers=16)(nothing)
         worker = Worker(queue)
         worker.start()
-        time.sleep(0.5)  # the listener's start, and the looks that follow its wake-up
+        time.sleep(0.5)  # the listener's start, and the claims that follow its wake-up
         try:
             yield worker
         finally:
@@ -68,10 +68,10 @@ def run(benchmark: Any, database: Database, report: Report, seconds: float, **se
         benchmark.pedantic(time.sleep, args=(seconds,), rounds=1)
         statements = int(counted.statements - before)
         busy = (time.process_time() - processor) / seconds
-    told = ", ".join(f"{name}={value}" for name, value in settings.items())
-    benchmark.extra_info.update(settings=told, statements=statements, processor_share=busy)
+    shown = ", ".join(f"{name}={value}" for name, value in settings.items())
+    benchmark.extra_info.update(settings=shown, statements=statements, processor_share=busy)
     cells = (f"{seconds:g}", statements, f"{statements / seconds:.1f}", f"{busy:.1%}")
-    report.add(TITLE, HEADING, (database.label, told, *cells))
+    report.add(TITLE, HEADING, (database.label, shown, *cells))
     return statements
 
 

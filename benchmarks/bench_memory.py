@@ -117,16 +117,16 @@ def test_memory_stays_flat_over_many_rows(
     warm = samples[quarter - 1 :]
     slope, _ = linear_regression([float(done) for done, _, _ in warm], [float(size) for _, _, size in warm])
     grown = warm[-1][2] - warm[0][2]
-    first, last = (pace(samples[part]) for part in (slice(0, quarter), slice(-quarter, None)))
+    first, last = (rows_a_second(samples[part]) for part in (slice(0, quarter), slice(-quarter, None)))
     benchmark.extra_info.update(rows=rows, bytes_per_row=slope, grown=grown, python_grown=growth, most=places)
     cells = [f"{size / 2**20:.1f}" for _, _, size in (warm[0], warm[-1])]
-    paces = f"{first:,.0f}, {last:,.0f}"
-    report.add(TITLE, HEADING, (database.label, f"{rows:,}", *cells, f"{slope:.2f}", f"{growth / 2**10:.1f}", paces))
+    rates = f"{first:,.0f}, {last:,.0f}"
+    report.add(TITLE, HEADING, (database.label, f"{rows:,}", *cells, f"{slope:.2f}", f"{growth / 2**10:.1f}", rates))
     assert grown < GROWTH
     assert growth < TRACED_GROWTH, places
 
 
-def pace(samples: list[tuple[int, float, int]]) -> float:
+def rows_a_second(samples: list[tuple[int, float, int]]) -> float:
     """Rows a second between the first and the last sample."""
     (begun, began, _), (ended, end, _) = samples[0], samples[-1]
     return (ended - begun) / (end - began)

@@ -124,7 +124,7 @@ class Worker:
         self._consumer.start()
         self.queue.enqueue(MESSAGE, key="first" if self.queue.spec.line else None)
         self.wait(1)
-        time.sleep(0.02)  # its look at the empty table that follows
+        time.sleep(0.02)  # its claim on the empty table that follows
 
     @property
     def settled(self) -> int:

@@ -93,7 +93,7 @@ class ByHand:
         assert self._loop.drain() == self._stock.rows
 
     def rest(self) -> None:
-        """It does nothing unless it is told to."""
+        """It does nothing unless a case asks for it."""
 
     def close(self) -> None:
         self._loop.close()

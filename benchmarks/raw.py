@@ -19,7 +19,6 @@ from sqlqueue.delivery import reader
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.sql import Statement
 from sqlqueue.strategies.lease import Lease
-from tests.support.database import Database
 
 LEASE = 30.0
 
@@ -67,16 +66,6 @@ def statements(queue: Queue, batch: int) -> Statements:
     by_name = {statement.name: statement for statement in lease.statements()}
     claim = by_name["claim by lease"]
     return Statements(claim, by_name.get("claim by lease, onward", claim), by_name["acknowledge"])
-
-
-def loop(database: Database, queue: Queue, batch: int) -> Loop:
-    if database.kind == "sqlite":
-        from benchmarks.raw_sqlite import SQLiteLoop
-
-        return SQLiteLoop(database.name, statements(queue, batch), batch)
-    from benchmarks.raw_postgres import PostgresLoop
-
-    return PostgresLoop(database.url, statements(queue, batch), batch)
 
 
 def handle(payload: bytes, decode: Callable[[bytes], Any] = json.loads) -> None:

@@ -101,7 +101,7 @@ class Runs:
         self._consumer.start()
         self._tasks.enqueue(First("first"))
         self._wait(STEPS)
-        time.sleep(0.02)  # its look at the empty table that follows
+        time.sleep(0.02)  # its claim on the empty table that follows
         self._stock.fill()
 
     def drain(self) -> None:

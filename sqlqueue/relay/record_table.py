@@ -1,5 +1,6 @@
-"""The table of records: what its declaration must say, and what we recommend."""
+"""The table of records: what its declaration says, what we recommend, and how ids and destinations are written."""
 
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from sqlqueue.dialect import Dialect
 from sqlqueue.errors import DeclarationError
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
-from sqlqueue.spec import TableSpec, default_of
+from sqlqueue.spec import ColumnSpec, TableSpec, default_of
 
 #: What there must be, as it is written.
 NEEDED = {
@@ -19,6 +20,9 @@ NEEDED = {
 
 #: The types whose values come back as they were sent.
 FAITHFUL = {Role.PAYLOAD: (bytes, str), Role.PARTITION_KEY: (str,)}
+
+#: What every database holds in a whole number.
+LARGEST = 2**63 - 1
 
 
 def check_declared(spec: TableSpec) -> None:
@@ -64,3 +68,69 @@ def ddl_statements(dialect: Dialect, spec: TableSpec) -> list[str]:
         statements.append(dialect.create_index(spec, [sql.bare(Role.ID)], f"{processed_at} IS NULL"))
         statements.append(dialect.create_index(spec, [processed_at], f"{processed_at} IS NOT NULL"))
     return statements
+
+
+# -- a record's id, as a message carries it -----------------------------------------------------------------------
+
+
+def to_text(id: Any) -> str:
+    """The id as text: bytes in hexadecimal digits, everything else as Python writes it."""
+    return id.hex() if isinstance(id, bytes) else str(id)
+
+
+def from_text(column: ColumnSpec, text: str) -> Any:
+    """The id that `to_text` wrote, as the declared type has it; anything else is a `ValueError`.
+
+    What no database takes, such as a number of a hundred digits, is refused here: the message is somebody else's, and
+    asking for its record would fail each time.
+    """
+    if issubclass(column.type, str):
+        if "\0" in text:
+            raise ValueError(f"{text!r:.100} holds a NUL")
+        text.encode()
+        return text
+    id: Any
+    if issubclass(column.type, int):
+        id = int(text) if len(text) < 20 else LARGEST + 1
+        if abs(id) > LARGEST:
+            raise ValueError(f"{text!r:.100} is too large")
+    else:
+        id = UUID(text) if issubclass(column.type, UUID) else bytes.fromhex(text)
+    if to_text(id) != text.lower():
+        raise ValueError(f"{text!r:.100} is not as an id of column {column.name!r} is written")
+    return id
+
+
+# -- destinations -------------------------------------------------------------------------------------------------
+
+
+def _as_names(given: "Iterable[str] | str | None") -> frozenset[str] | None:
+    if given is None:
+        return None
+    names = frozenset([given] if isinstance(given, str) else given)
+    for name in names:
+        if not isinstance(name, str):
+            raise DeclarationError(f"names={given!r} holds {name!r}; give destinations as text")
+    return names
+
+
+@attrs.frozen
+class Names:
+    """The destinations that are tracked; None stands for all of them, those of messages that name none included."""
+
+    listed: frozenset[str] | None = attrs.field(default=None, converter=_as_names)
+
+    def __contains__(self, name: Any) -> bool:
+        return self.listed is None or name in self.listed
+
+    def only(self, given: "Iterable[str] | str | None") -> frozenset[str] | None:
+        """Those of them that are `given`, all where that is None; `DeclarationError` for one that is none of them."""
+        asked = _as_names(given)
+        if asked is None:
+            return self.listed
+        unknown = sorted(name for name in asked if name not in self)
+        if unknown:
+            raise DeclarationError(
+                f"names={given!r}: {unknown[0]!r} is not tracked; tracked are {sorted(self.listed or ())}"
+            )
+        return asked

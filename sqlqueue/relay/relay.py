@@ -3,14 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlqueue.codec import Codec
 from sqlqueue.delivery import Delivery
 from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import publisher_of
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
 from sqlqueue.roles import AFRESH, Role
-from sqlqueue.spec import TableSpec
 
 
 def relay(
@@ -35,33 +33,21 @@ def relay(
     publisher_of(to, queue.broker.publisher, "to")  # a handler may do without
     if destination is not None and not isinstance(destination, str):
         raise DeclarationError(f"relay(destination={destination!r}): give text, or None for the publisher's own")
-    one = _raw if queue.spec.has(Role.PAYLOAD) else _row(queue.spec, queue.broker.codec)
+    raw = queue.spec.has(Role.PAYLOAD)
+    fields = [column.field for column in queue.spec.columns if column.role not in AFRESH]
 
     def forward(message: Any, delivery: Delivery) -> OutgoingMessage:  # with all headers: it is no reply, but the same
-        return OutgoingMessage(payload=one(message), destination=destination, headers=delivery.headers)
+        if not raw:
+            values: Mapping[str, Any] = queue.spec.values(message)
+            message = queue.broker.codec.encode({field: values[field] for field in fields})
+        return OutgoingMessage(payload=message, destination=destination, headers=delivery.headers)
 
     def forward_all(messages: Any, deliveries: list[Delivery]) -> list[OutgoingMessage]:
         return [forward(message, delivery) for message, delivery in zip(messages, deliveries, strict=True)]
 
     function: Callable[..., Any] = forward if batch is None else forward_all
-    if queue.spec.has(Role.PAYLOAD):  # the annotation that asks for it undecoded
+    if raw:  # the annotation that asks for it undecoded
         function.__annotations__["message" if batch is None else "messages"] = bytes if batch is None else list[bytes]
     function.__qualname__ = "relay"
-    if by_key is None:
-        by_key = queue.spec.has(Role.PARTITION_KEY)
-    queue.handler(by_key=by_key, batch=batch, reply_to=to, **options)(function)
-
-
-def _raw(payload: bytes) -> bytes:
-    return payload
-
-
-def _row(spec: TableSpec, codec: Codec) -> Callable[[Any], bytes]:
-    # A row that is delivered again is the same without what only the queue itself reads and writes.
-    fields = [column.field for column in spec.columns if column.role not in AFRESH]
-
-    def encode(row: Any) -> bytes:
-        values: Mapping[str, Any] = spec.values(row)
-        return codec.encode({field: values[field] for field in fields})
-
-    return encode
+    keyed = queue.spec.has(Role.PARTITION_KEY) if by_key is None else by_key
+    queue.handler(by_key=keyed, batch=batch, reply_to=to, **options)(function)

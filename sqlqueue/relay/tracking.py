@@ -5,24 +5,74 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
+import attrs
+
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.codec import RECORD_HEADER
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.handler import publisher_of, whole
 from sqlqueue.publisher import OutgoingMessage, Publisher
-from sqlqueue.relay.names import Names
-from sqlqueue.relay.pruning import prune
-from sqlqueue.relay.record_ids import from_text
-from sqlqueue.relay.record_table import ddl_statements
-from sqlqueue.relay.recording import RecordingPublisher
-from sqlqueue.relay.records import Records
-from sqlqueue.relay.skipping import Skipping
-from sqlqueue.relay.unprocessed import Unprocessed
+from sqlqueue.relay.record_table import Names, ddl_statements, from_text, to_text
+from sqlqueue.relay.records import Records, Unprocessed
+from sqlqueue.relay.tracked_handler import TrackedHandler
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement
 
 log = logging.getLogger("sqlqueue")
+
+
+@attrs.frozen(kw_only=True)
+class RecordingPublisher:
+    """A publisher that records what it is given before `inner` sends it. Made by `Tracking.publisher`."""
+
+    inner: Publisher
+    broker: Broker = attrs.field(repr=False)
+    records: Records = attrs.field(repr=False)
+    names: Names
+    header: str
+
+    @property
+    def name(self) -> str:
+        """Where `inner` sends to."""
+        return self.inner.name
+
+    def publish(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Record those messages that go to a tracked name, all in one transaction of its own, then send all of them in
+        their order; what is recorded carries its record's id as message id and in the header, which no
+        other message has.
+
+        Raises `PublishError` from its cause where they cannot be recorded, and then nothing was sent; else as `inner`
+        does. What was recorded and not confirmed is sent again at the next start.
+        """
+        tracked = [index for index, message in enumerate(messages) if message.destination in self.names]
+        sent = [self._without_header(message) for message in messages]
+        if tracked:
+            try:
+                with self.broker.pool.connection() as connection:
+                    ids = self.records.write(connection, [sent[index] for index in tracked])
+            except Exception as error:
+                raise PublishError(
+                    f"{self.name}: nothing was sent, for its records could not be written to table "
+                    f"{self.records.spec.full_name!r}: {error}",
+                    dict.fromkeys(range(len(messages)), "not recorded"),
+                ) from error
+            for index, id in zip(tracked, map(to_text, ids), strict=True):
+                headers = {**sent[index].headers, self.header: id}
+                sent[index] = attrs.evolve(sent[index], headers=headers, id=id)
+        self.inner.publish(sent)
+
+    def _without_header(self, message: OutgoingMessage) -> OutgoingMessage:
+        """A handler may hand on the headers of what it answers to, whose record is another one, or that of another
+        message where this one has none."""
+        if self.header not in message.headers:
+            return message
+        headers = {name: value for name, value in message.headers.items() if name != self.header}
+        return attrs.evolve(message, headers=headers)
+
+    def close(self) -> None:
+        """Close `inner`."""
+        self.inner.close()
 
 
 class Tracking:
@@ -92,15 +142,15 @@ class Tracking:
         return count
 
     def _send(self, inner: Publisher, messages: Sequence[OutgoingMessage]) -> None:
-        """Their places in the publish mean nothing to who reads the error; their records' ids do."""
+        """The indexes of the messages mean nothing to who reads the error; the ids of their records do."""
         try:
             inner.publish(messages)
         except Exception as error:
             named = error.unconfirmed if isinstance(error, PublishError) else {}
-            unconfirmed = {place: named[place] for place in sorted(named) if place in range(len(messages))}
+            unconfirmed = {index: named[index] for index in sorted(named) if index in range(len(messages))}
             unconfirmed = unconfirmed or dict.fromkeys(range(len(messages)), str(error))
-            (place, why), more = next(iter(unconfirmed.items())), len(unconfirmed) - 1
-            id = messages[place].id
+            (index, why), more = next(iter(unconfirmed.items())), len(unconfirmed) - 1
+            id = messages[index].id
             others, were = (f" and {more} more", "were") if more else ("", "was")
             raise PublishError(
                 f"{inner.name}: record {id!r}{others} in table {self._records.spec.full_name!r} {were} not sent again: "
@@ -135,10 +185,10 @@ class Tracking:
         that is a warning. A transactional handler's record is marked in its transaction: its queue must be in the
         database of the records.
         """
-        skipping = Skipping(
+        handler = TrackedHandler(
             broker=self._broker, records=self._records, names=self._names, header=self._header, name=name
         )
-        return skipping.wrap if function is None else skipping.wrap(function)
+        return handler.wrap if function is None else handler.wrap(function)
 
     def seen(self, id: Any) -> bool:
         """Whether the record of this id, as the message carries it or of the column's own type, is processed.
@@ -180,22 +230,17 @@ class Tracking:
             before = now - timedelta(seconds=age)
         except OverflowError:
             return 0
-        count = prune(self._broker.pool, self._records, before)
+        count = self._records.prune(self._broker.pool, before)
         log.info("table %s: %d processed records were pruned", self._records.spec.full_name, count)
         return count
 
     def ddl(self) -> str:
         """The recommended table and indexes, as a script."""
-        return "".join(
-            f"{text.strip().rstrip(';')};\n" for text in ddl_statements(self._broker.dialect, self._records.spec)
-        )
+        statements = ddl_statements(self._broker.dialect, self._records.spec)
+        return "".join(f"{text.strip().rstrip(';')};\n" for text in statements)
 
     def create_table(self) -> None:
         """Create the table and its indexes where they are missing; an existing table stays as it is."""
+        statements = ddl_statements(self._broker.dialect, self._records.spec)
         with self._broker.pool.connection() as connection:
-            connection.run(
-                [
-                    Call(Statement("create table", text, ()))
-                    for text in ddl_statements(self._broker.dialect, self._records.spec)
-                ]
-            )
+            connection.run([Call(Statement("create table", text, ())) for text in statements])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -50,19 +50,21 @@ class Kind:
     def read(self, stored: Any) -> Step:
         """The step of what its JSON holds; `DecodeError` says what does not fit."""
         try:
-            return self.made_of(stored)
+            return self.make(stored)
         except Exception as error:  # noqa: BLE001 - the converter's hooks, and validators of the class's own
             raise DecodeError(
-                f"step {self.name} of task {self.task} does not decode from {_shown(stored)}: {_why(error)}"
+                f"step {self.name} of task {self.task} does not decode from {_shown(stored)}: {_reason(error)}"
             ) from None
 
-    def made_of(self, stored: Any) -> Step:
+    def make(self, stored: Any) -> Step:
         """The same, where what does not fit raises anything."""
+        fields = stored or {}
         if len(self.fields) == 1 and self._is_bare(stored):
-            return self._of_fields({self.fields[0]: stored})
-        if stored is not None and not isinstance(stored, dict):
+            fields = {self.fields[0]: stored}
+        elif stored is not None and not isinstance(stored, dict):
             raise TypeError("it is no object of fields")
-        return self._of_fields(stored or {})
+        made: Step = self.structure(fields, self.step)
+        return made
 
     def _is_bare(self, stored: Any) -> bool:
         """Whether this is the value of the only field, as Rust writes a struct of one unnamed one.
@@ -76,36 +78,35 @@ class Kind:
             return True
         return self.fields[0] not in stored and not self.bare_names.isdisjoint(stored)
 
-    def _of_fields(self, fields: Mapping[str, Any]) -> Step:
-        made: Step = self.structure(fields, self.step)
-        return made
-
 
 class Catalogue:
-    """The steps of a queue's tasks. Raises `DeclarationError` where one name, or class, would mean two."""
+    """The steps of a queue's tasks; `by_class`: their kinds by their classes.
+
+    Raises `DeclarationError` where one name, or class, would mean two.
+    """
 
     def __init__(self, tasks: Iterable[Task], codec: Codec) -> None:
         self._converter = codec.converter if isinstance(codec, JsonCodec) else make_converter()
         self._by_name: dict[tuple[str, str], Kind] = {}
-        self._by_class: dict[type[Step], Kind] = {}
+        self.by_class: dict[type[Step], Kind] = {}
         for task in tasks:
             for step in task.steps:
                 self._add(task, step)
         for task in tasks:
             for alias, step in task.aliases.items():
-                self._name(*_former(task.name, alias), self._by_class[step])
+                self._name(*_former(task.name, alias), self.by_class[step])
 
     def __iter__(self) -> Iterator[Kind]:
-        return iter(self._by_class.values())
+        return iter(self.by_class.values())
 
     def _add(self, task: Task, step: type[Step]) -> None:
-        other = self._by_class.get(step)
+        other = self.by_class.get(step)
         if other is not None:
             raise DeclarationError(
                 f"step {step.__name__} belongs to task {other.task!r} and to {task.name!r}, and what is enqueued must "
                 "name one of them; derive a class for the other"
             )
-        self._by_class[step] = kind = _kind(task.name, step, self._converter)
+        self.by_class[step] = kind = _kind(task.name, step, self._converter)
         self._name(task.name, step.__name__, kind)
 
     def _name(self, task: str, step: str, kind: Kind) -> None:
@@ -117,9 +118,9 @@ class Catalogue:
 
     def kind_of(self, step: Any) -> Kind:
         """The kind of a step at hand; `EncodeError` for what is none of this queue's."""
-        kind = self._by_class.get(type(step))
+        kind = self.by_class.get(type(step))
         if kind is None:
-            known = ", ".join(cls.__name__ for cls in self._by_class)
+            known = ", ".join(cls.__name__ for cls in self.by_class)
             raise EncodeError(f"{describe_value(step)} is no step of this queue's tasks; its steps are {known}")
         return kind
 
@@ -129,7 +130,7 @@ class Catalogue:
         return [kind for (one, two), kind in self._by_name.items() if two == step and (not dot or one == task)]
 
     def encode(self, step: Any) -> bytes:
-        """A step's JSON; `EncodeError` where it has none, or none that the step can be read from again.
+        """A step's JSON; `EncodeError` where it has none, or none that the step can be read back from.
 
         It is read back at once, which is 1 µs of 3: a step that cannot be run must fail where it is made, and not where
         the one that led to it is gone.
@@ -145,11 +146,11 @@ class Catalogue:
                 "lists, or give the broker a JsonCodec whose converter knows them"
             ) from error
         try:
-            kind.made_of(from_json(stored))
+            kind.make(from_json(stored))
         except Exception as error:  # noqa: BLE001 - as in Kind.read
             raise EncodeError(
                 f"step {kind.name} of task {kind.task} cannot be stored, for it would not be read back from "
-                f"{stored:.200}: {_why(error)}; give its fields values of the types that they declare"
+                f"{stored:.200}: {_reason(error)}; give its fields values of the types that they declare"
             ) from None
         return encoded
 
@@ -198,7 +199,7 @@ def _shown(stored: Any) -> str:
         return "JSON that is nested too deeply"
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """What does not fit, each with the field that it stands in."""
     if not isinstance(error, BaseValidationError):
         return f"{type(error).__name__}: {error}"

@@ -17,11 +17,9 @@ from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
-from sqlqueue.steps.history import StepRun
-from sqlqueue.steps.inspecting import Inspecting, StoredTask, TaskState
 from sqlqueue.steps.running import StepRunner, read_id, run_step
-from sqlqueue.steps.step import Step
-from sqlqueue.steps.table import check_roles, noted_in, task_table
+from sqlqueue.steps.step import Step, StepRun
+from sqlqueue.steps.table import StoredTask, TaskReader, TaskState, check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
 from sqlqueue.strategies.steps import Stepping
 
@@ -36,8 +34,8 @@ class TaskQueue:
     roles that tasks need. `schema`: the table's schema. `workers`: steps that run at once in this process (1). `lease`,
     `poll_interval`: seconds, by default the broker's. `notify`: whether consumers listen for changes, where the
     database notifies; it costs a connection each. `adopt_after`: seconds without a change after which a row that runs
-    without a lease counts as left by another program that is gone; by default it is never touched. `on_step`: told of
-    each run of a step once it is settled, as a `StepRun`; it must be quick and thread-safe.
+    without a lease counts as left by another program that is gone; by default it is never touched. `on_step`: called
+    with each run of a step once it is settled, a `StepRun`; it must be quick and thread-safe.
 
     Raises `DeclarationError` for what cannot work.
     """
@@ -56,8 +54,8 @@ class TaskQueue:
         adopt_after: Duration | None = None,
         on_step: Callable[[StepRun], object] | None = None,
     ) -> None:
-        self.broker = broker
-        self.tasks = _checked(tasks)
+        self.broker, self.tasks = broker, _checked(tasks)
+        self._names = ", ".join(task.name for task in self.tasks)
         self._catalogue = Catalogue(self.tasks, broker.codec)
         spec = _spec(table, schema)
         if notify:
@@ -65,24 +63,44 @@ class TaskQueue:
         if on_step is not None and not callable(on_step):
             raise DeclarationError(f"on_step={on_step!r:.200} cannot be called; give a function that takes a StepRun")
         self.queue: Queue = broker.queue(spec)
-        self._id_of = partial(read_id, broker.dialect.decoder(spec.id))
+        stepping = Stepping(updated_at=noted_in(spec), adopt_after=_adopt_seconds(spec, adopt_after))
+        handler = self._handler(
+            stepping,
+            on_step,
+            workers=whole(workers, f"table {spec.name!r}: workers", 1),
+            lease=lease,
+            poll_interval=poll_interval,
+        )
+        self._check_alone()
+        self.queue.register(attrs.evolve(handler, channels=(spec.full_name, PG_TASK_CHANGED) if notify else ()))
+
+    def _handler(self, stepping: Stepping, on_step: Callable[[StepRun], object] | None, **settings: Any) -> Handler:
+        spec, dialect = self.queue.spec, self.broker.dialect
+        payload, id_of = spec.role(Role.PAYLOAD), partial(read_id, dialect.decoder(spec.id))
+        assert payload is not None
         handler = make_handler(
-            partial(run_step, self._catalogue, self._id_of),
+            partial(run_step, self._catalogue, id_of),
             spec,
             Settings(
-                workers=whole(workers, f"table {spec.name!r}: workers", 1),
                 transactional=any(kind.step.transactional for kind in self._catalogue),
                 retry=None,
                 on_decode_error=None,
-                lease=lease,
-                poll_interval=poll_interval,
+                **settings,
             ),
-            lease=broker.lease,
-            poll_interval=broker.poll_interval,
+            lease=self.broker.lease,
+            poll_interval=self.broker.poll_interval,
         )
-        made = self._stepping(handler, notify=notify, adopt_after=adopt_after, on_step=on_step)
-        self._check_alone()
-        self.queue.register(made)
+        runner = partial(
+            StepRunner,
+            catalogue=self._catalogue,
+            payload=payload,
+            encode=dialect.encoder(payload),
+            on_step=on_step,
+            id_of=id_of,
+            skipped=stepping.left,
+            wake_others=partial(_wake_others, self.queue),
+        )
+        return attrs.evolve(handler, name=f"of the tasks {self._names}", kind=bytes, stepping=stepping, runner=runner)
 
     def _check_alone(self) -> None:
         for queue in self.broker.queues:
@@ -92,46 +110,6 @@ class TaskQueue:
                     f"table {self.name!r} has a TaskQueue {other.name} already, and this one is of the tasks "
                     f"{self._names}; make one TaskQueue with all of them"
                 )
-
-    @property
-    def _names(self) -> str:
-        return ", ".join(task.name for task in self.tasks)
-
-    def _stepping(
-        self,
-        handler: Handler,
-        *,
-        notify: bool,
-        adopt_after: Duration | None,
-        on_step: Callable[[StepRun], object] | None,
-    ) -> Handler:
-        spec, dialect = self.queue.spec, self.broker.dialect
-        updated_at, payload = noted_in(spec), spec.role(Role.PAYLOAD)
-        assert payload is not None
-        if adopt_after is not None and updated_at is None:
-            raise DeclarationError(
-                f"table {spec.name!r}: adopt_after={adopt_after!r} needs a column updated_at, which tells how long a "
-                "row was left alone; add one, or leave adopt_after out"
-            )
-        after = None if adopt_after is None else some_seconds(adopt_after, "adopt_after", "would take running tasks")
-        stepping = Stepping(updated_at=updated_at, adopt_after=after)
-        return attrs.evolve(
-            handler,
-            name=f"of the tasks {self._names}",
-            kind=bytes,
-            stepping=stepping,
-            runner=partial(
-                StepRunner,
-                catalogue=self._catalogue,
-                payload=payload,
-                encode=dialect.encoder(payload),
-                on_step=on_step,
-                id_of=self._id_of,
-                left=stepping.left,
-                tell_others=partial(_tell_others, self.queue),
-            ),
-            channels=(spec.full_name, PG_TASK_CHANGED) if notify else (),
-        )
 
     @property
     def name(self) -> str:
@@ -167,20 +145,20 @@ class TaskQueue:
         """Begin a task with each of these steps, all in one transaction, the fastest way; how many."""
         return self.queue.enqueue_many((self._catalogue.encode(step) for step in steps), connection=connection)
 
-    # -- look and mend ----------------------------------------------------------------------------------------
+    # -- inspect and mend -------------------------------------------------------------------------------------
 
     def get(self, id: Any) -> StoredTask | None:
         """The task of that id, or that was shown before, None where there is none, or none any more. `ValueError` for
         what is no id."""
         with self.broker.pool.connection() as ours:
-            return self._inspecting.get(ours, id)
+            return self._reader.get(ours, id)
 
     def list(self, state: TaskState | str | None = None, *, limit: int = 100) -> Sequence[StoredTask]:
         """The first `limit` tasks, of one state (`running`, `due`, `delayed`, `parked`) or of all, by `wakeup_at`."""
         wanted = None if state is None else _state(state)
         most = whole(limit, "limit", 0)
         with self.broker.pool.connection() as ours:
-            return self._inspecting.list(ours, wanted, most)
+            return self._reader.list(ours, wanted, most)
 
     def resume(
         self,
@@ -199,7 +177,7 @@ class TaskQueue:
         if step is not None:
             given = self._at(step, given, connection)
         elif given is not None:
-            given = [spelling for id in given for spelling in self._inspecting.spellings(id)]
+            given = [spelling for id in given for spelling in self._reader.spellings(id)]
         return self.queue.requeue(given and [AsFound(id) for id in given], connection=connection)
 
     def ddl(self) -> str:
@@ -214,21 +192,21 @@ class TaskQueue:
             known = ", ".join(f"{kind.task}.{kind.name}" for kind in self._catalogue)
             raise ValueError(f"step={step!r} is no step of these tasks; they are {known}")
         if connection is not None:
-            return self._inspecting.parked(self.broker.adopt(connection), kinds, ids)
+            return self._reader.parked(self.broker.adopt(connection), kinds, ids)
         with self.broker.pool.connection() as ours:
-            return self._inspecting.parked(ours, kinds, ids)
+            return self._reader.parked(ours, kinds, ids)
 
     @cached_property
-    def _inspecting(self) -> Inspecting:
-        return Inspecting(QueueSQL(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
+    def _reader(self) -> TaskReader:
+        return TaskReader(QueueSQL(self.broker.dialect, self.queue.spec, grouped=False), self._catalogue)
 
 
-def _tell_others(queue: Queue) -> None:
+def _wake_others(queue: Queue) -> None:
     """Wake the consumers of other programs, within a second or not at all."""
-    told = queue.broker.notifications(queue)
-    if told:
+    notifications = queue.broker.notifications(queue)
+    if notifications:
         with queue.broker.pool.connection(1.0) as connection:
-            connection.run(told)
+            connection.run(notifications)
 
 
 def _checked(tasks: Any) -> tuple[Task, ...]:
@@ -249,6 +227,17 @@ def _spec(table: str | type | TableSpec, schema: str | None) -> TableSpec:
     spec = spec_of(table)
     check_roles(spec)
     return spec
+
+
+def _adopt_seconds(spec: TableSpec, given: Duration | None) -> float | None:
+    if given is None:
+        return None
+    if noted_in(spec) is None:
+        raise DeclarationError(
+            f"table {spec.name!r}: adopt_after={given!r} needs a column updated_at, which tells how long a "
+            "row was left alone; add one, or leave adopt_after out"
+        )
+    return some_seconds(given, "adopt_after", "would take running tasks")
 
 
 def _state(given: TaskState | str) -> TaskState:

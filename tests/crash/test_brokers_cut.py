@@ -106,8 +106,8 @@ class Service:
 
     def _write(self, connection: Any, events: Sequence[tuple[int, int]], ending: str) -> None:
         connection.execute("BEGIN")
-        for told, number in events:
-            self.queue.enqueue(told, key=f"order-{number % ORDERS}", connection=connection)
+        for event, number in events:
+            self.queue.enqueue(event, key=f"order-{number % ORDERS}", connection=connection)
         connection.execute(ending)
 
     def relayed(self) -> int:
@@ -136,15 +136,15 @@ def relay_all(service: Service, relays: Relays, way: Way) -> None:
 
 
 def check_arrived(arrived: Sequence[Arrived], interrupted: set[str]) -> None:
-    told: dict[str | None, list[int]] = {}
+    numbers_of: dict[str | None, list[int]] = {}
     for each in arrived:
-        told.setdefault(each.key, []).append(int(each.payload))
+        numbers_of.setdefault(each.key, []).append(int(each.payload))
     written = {f"order-{order}": list(range(order, EVENTS, ORDERS)) for order in range(ORDERS)}
-    assert {key: [number for number, _ in groupby(numbers)] for key, numbers in told.items()} == written
+    assert {key: [number for number, _ in groupby(numbers)] for key, numbers in numbers_of.items()} == written
     assert len({(each.id, each.payload) for each in arrived}) == EVENTS  # an event keeps its id
     assert len({each.id for each in arrived}) == EVENTS  # which is no other's
-    again = {id for id, times in Counter(each.id for each in arrived).items() if times > 1}
-    assert again <= interrupted
+    repeated = {id for id, times in Counter(each.id for each in arrived).items() if times > 1}
+    assert repeated <= interrupted
 
 
 def check(target: Target, database: Database) -> None:

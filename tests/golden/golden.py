@@ -13,16 +13,13 @@ from sqlqueue.consumer.subscription import dead_letters_for, sql_of
 from sqlqueue.delivery import reader
 from sqlqueue.enqueue import RowMaker
 from sqlqueue.inspect import Parking
-from sqlqueue.relay.pruning import prunes
-from sqlqueue.relay.records import Records
-from sqlqueue.relay.unprocessed import Unprocessed
+from sqlqueue.relay.records import Records, Unprocessed
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
 from sqlqueue.steps.catalogue import Catalogue
-from sqlqueue.steps.inspecting import Inspecting, TaskState
-from sqlqueue.steps.table import noted_in, task_table
+from sqlqueue.steps.table import TaskReader, TaskState, noted_in, task_table
 from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.claim import Strategy
 from sqlqueue.strategies.key_locks import ByFunction
@@ -196,8 +193,8 @@ def of_tasks(queue: Queue, stepping: Stepping) -> Sequence[Statement]:
     strategy = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
     if stepping.adopt_after is not None:
         return [strategy.claim]
-    looking = Inspecting(words, Catalogue([], queue.broker.codec))
-    return [*strategy.statements(), looking.getting(), *(looking.listing(state) for state in (None, *TaskState))]
+    tasks = TaskReader(words, Catalogue([], queue.broker.codec))
+    return [*strategy.statements(), tasks.getting(), *(tasks.listing(state) for state in (None, *TaskState))]
 
 
 def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]:
@@ -207,8 +204,8 @@ def of_records(queue: Queue, names: Sequence[str] | None) -> Sequence[Statement]
     sending = unprocessed.newest, unprocessed.first, unprocessed.next
     if names is not None:
         return sending
-    pruning = prunes(records) if queue.spec.has(Role.PROCESSED_AT) else ()
-    return records.insert, records.look, records.settle, *sending, *pruning
+    pruning = records.pruning() if queue.spec.has(Role.PROCESSED_AT) else ()
+    return records.insert, records.finding, records.marking, *sending, *pruning
 
 
 def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 
 from sqlqueue import Broker, Role
-from sqlqueue.relay.pruning import prunes
-from sqlqueue.relay.records import Records
-from sqlqueue.relay.unprocessed import Unprocessed
+from sqlqueue.relay.records import Records, Unprocessed
 from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call
 from sqlqueue.testing.contract.tracked import Outbox, Sent, message, tracked
@@ -46,5 +44,5 @@ def calls_of_tracking(broker: Broker) -> Sequence[Call]:
         Call(newest),
         Call(first, {"newest": 2**40, "limit": 5}),
         Call(next, {"newest": 2**40, "after": 7, "limit": 5}),
-        *[Call(one, {"before": moment}) for one in prunes(records, LEFT)],
+        *[Call(one, {"before": moment}) for one in records.pruning(LEFT)],
     ]

@@ -77,10 +77,10 @@ class Arrivals:
 
 
 class Refusals:
-    """What cannot be sent is told, and the rest is told truthfully."""
+    """What cannot be sent is reported, and the rest truthfully."""
 
     #: What is said of a message that is larger than 2000 bytes where that is the limit.
-    told = "2000"
+    said = "2000"
 
     def test_of_a_batch_the_refused_one_is_named(self, target: Target, make: Make) -> None:
         batch = [message("a"), message("b", destination=target.refused), message("c")]
@@ -107,7 +107,7 @@ class Refusals:
         assert fails(make(), message("a", destination=target.refused)) == [0]
         assert fails(make(own=False), message("a", destination=target.refused)) == [0]
 
-    def test_what_is_no_text_is_told_and_the_rest_is_sent(self, target: Target, make: Make) -> None:
+    def test_what_is_no_text_is_reported_and_the_rest_is_sent(self, target: Target, make: Make) -> None:
         batch = [
             message("a", key=b"bytes"),
             message("b", headers={"n": 3}),
@@ -124,11 +124,11 @@ class Refusals:
         }
         assert payloads(target.arrived()) == ["e"]
 
-    def test_too_large_is_told_with_the_limit(self, target: Target, make: Make) -> None:
+    def test_too_large_is_reported_with_the_limit(self, target: Target, make: Make) -> None:
         publisher = make(**self.limit(2_000))
         error = refusal(publisher, message("a"), message("b" * 3_000, key="k"), message("c", key="k"), message("d"))
         assert sorted(error.unconfirmed) == [1, 2]
-        assert self.told in error.unconfirmed[1]
+        assert self.said in error.unconfirmed[1]
         assert sorted(payloads(target.arrived())) == ["a", "d"]
 
     def limit(self, size: int) -> dict[str, object]:

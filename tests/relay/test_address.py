@@ -47,7 +47,7 @@ def test_without_any_host_it_is_this_machine() -> None:
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "hush", "-1", "1_0", "\u0661"])
-def test_a_port_that_is_none_is_told_without_it(port: str) -> None:
+def test_a_port_that_is_none_is_reported_without_it(port: str) -> None:
     """It may be the password of a login whose @ is missing."""
     with pytest.raises(DeclarationError) as caught:
         parse(f"nats://shop:{port}")
@@ -55,7 +55,7 @@ def test_a_port_that_is_none_is_told_without_it(port: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["nats://shop:hush@[::1", "nats://shop:hush\u2100@host", "nats://[hush]@host]"])
-def test_what_cannot_be_read_is_told_without_it(url: str) -> None:
+def test_what_cannot_be_read_is_reported_without_it(url: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         parse(url)
     assert "the nats URL cannot be read" in str(caught.value)

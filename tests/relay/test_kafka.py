@@ -46,11 +46,11 @@ class TestRefusals(Refusals):
     def limit(self, size: int) -> dict[str, object]:
         return {"message.max.bytes": size}
 
-    def test_what_the_broker_says_of_a_topic_is_told(self, target: KafkaTarget, make: Make) -> None:
+    def test_what_the_broker_says_of_a_topic_is_reported(self, target: KafkaTarget, make: Make) -> None:
         said = refusal(make(), message("a", destination=target.refused)).unconfirmed[0]
         assert said.startswith("TOPIC_AUTHORIZATION_FAILED: ")
 
-    def test_what_the_broker_says_of_a_message_is_told(self, target: KafkaTarget, make: Make) -> None:
+    def test_what_the_broker_says_of_a_message_is_reported(self, target: KafkaTarget, make: Make) -> None:
         publisher = make()
         publisher.publish([message("a")])
         target.cluster.refuse_requests(MESSAGE_TOO_LARGE)
@@ -68,7 +68,7 @@ class TestRefusals(Refusals):
         assert payloads(target.arrived()) == ["a", "c"]
 
     @pytest.mark.parametrize("topic", ["a b", ".", "..", "x" * 250, "köln", "a/b"])
-    def test_what_is_no_topics_name_is_told(self, make: Make, topic: str) -> None:
+    def test_what_is_no_topics_name_is_reported(self, make: Make, topic: str) -> None:
         assert "is no topic's name" in refusal(make(), message("a", destination=topic)).unconfirmed[0]
 
     def test_a_full_producer_waits_for_room(self, target: KafkaTarget, make: Make) -> None:
@@ -81,13 +81,13 @@ class TestOutages(Outages):
     def module(self) -> str:
         return KafkaPublisher.__module__
 
-    def test_a_login_is_sent_by_sasl_over_tls_unless_told_otherwise(self, target: KafkaTarget, make: Make) -> None:
-        """The cluster here speaks neither, so it is told, without the password."""
+    def test_a_login_is_sent_by_sasl_over_tls_unless_options_differ(self, target: KafkaTarget, make: Make) -> None:
+        """The cluster here speaks neither, so that is reported, without the password."""
         error = refusal(make(login=f"shop:{PASSWORD}", timeout=1), message("a"))
         assert "ssl" in str(error).lower()
         assert PASSWORD not in f"{error} {error.unconfirmed}"
 
-    def test_a_wrong_password_is_told_without_it(self, target: KafkaTarget, make: Make) -> None:
+    def test_a_wrong_password_is_reported_without_it(self, target: KafkaTarget, make: Make) -> None:
         plain = {"security.protocol": "SASL_PLAINTEXT", "timeout": 1}
         error = refusal(make(login=f"shop:{PASSWORD}", **plain), message("a"))
         assert "sasl" in str(error).lower()

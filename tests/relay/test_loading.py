@@ -23,7 +23,7 @@ SCHEMES = {
 
 IMPORTED = """
 import sys
-import sqlqueue, sqlqueue.relay.targets.loop, sqlqueue.relay.targets.tally, sqlqueue.relay.targets.address
+import sqlqueue, sqlqueue.relay.targets.loop, sqlqueue.relay.targets.publishing, sqlqueue.relay.targets.address
 print(sorted({"redis", "pika", "nats", "confluent_kafka"} & sys.modules.keys()))
 """
 

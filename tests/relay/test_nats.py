@@ -41,7 +41,7 @@ class TestArrivals(Arrivals):
             ("1", each) for each in (b"a", b"a", b"b", b"b")
         ]
 
-    def test_what_looks_like_one_that_was_confirmed_is_told(
+    def test_what_looks_like_one_that_was_confirmed_is_reported(
         self, target: NATSTarget, make: Make, caplog: pytest.LogCaptureFixture
     ) -> None:
         """It may be another table's row after all, and then it is lost."""
@@ -49,8 +49,8 @@ class TestArrivals(Arrivals):
         with caplog.at_level(logging.WARNING, "sqlqueue.relay"):
             publisher.publish([message("a", id="1")])
             assert caplog.messages == []
-            for again in (publisher, make()):
-                again.publish([message("a", id="1")])
+            for one in (publisher, make()):
+                one.publish([message("a", id="1")])
         assert len(caplog.messages) == 2
         assert f"message 1 on subject '{target.stream}' was confirmed and not stored" in caplog.messages[0]
         assert payloads(target.arrived()) == ["a"]
@@ -63,18 +63,18 @@ class TestArrivals(Arrivals):
 
 
 class TestRefusals(Refusals):
-    told = "the stream refused it: message size exceeds maximum allowed"
+    said = "the stream refused it: message size exceeds maximum allowed"
 
     def limit(self, size: int) -> dict[str, object]:
         return {}  # the stream's
 
-    def test_a_subject_that_no_stream_covers_is_told(self, target: NATSTarget, make: Make) -> None:
+    def test_a_subject_that_no_stream_covers_is_reported(self, target: NATSTarget, make: Make) -> None:
         subject = target.refused
         said = refusal(make(), message("a", destination=subject)).unconfirmed[0]
         assert said == f"no stream covers the subject {subject!r}, or JetStream is off; create one"
 
     @pytest.mark.parametrize("settings", [{}, {"headers": {"a": "b"}}])
-    def test_larger_than_the_server_takes_is_told_with_its_limit(
+    def test_larger_than_the_server_takes_is_reported_with_its_limit(
         self, target: NATSTarget, make: Make, settings: dict[str, Any]
     ) -> None:
         """With its headers: the server would cut the connection."""
@@ -85,7 +85,7 @@ class TestRefusals(Refusals):
         assert sorted(payloads(target.arrived())) == ["a", "c"]
 
     @pytest.mark.parametrize("subject", ["a b", "a..b", ".a", "a.", "a.*", ">", "a.>.b", "a\r\nPING", "x" * 4_000])
-    def test_what_is_no_subject_is_told(self, make: Make, subject: str) -> None:
+    def test_what_is_no_subject_is_reported(self, make: Make, subject: str) -> None:
         said = refusal(make(), message("a", destination=subject)).unconfirmed[0]
         assert "is no subject to publish to" in said
 
@@ -99,10 +99,10 @@ class TestRefusals(Refusals):
             ({"headers": {"": "c"}}, "the header name '' is none for NATS"),
         ],
     )
-    def test_what_a_header_cannot_carry_is_told(self, make: Make, settings: dict[str, Any], said: str) -> None:
+    def test_what_a_header_cannot_carry_is_reported(self, make: Make, settings: dict[str, Any], said: str) -> None:
         assert said in refusal(make(), message("a", **settings)).unconfirmed[0]
 
-    def test_a_wrong_password_is_told_without_it(self, tmp_path: Path) -> None:
+    def test_a_wrong_password_is_reported_without_it(self, tmp_path: Path) -> None:
         with nats_server(tmp_path, "--user", "shop", "--pass", "right") as port:
             for login in (f"shop:{PASSWORD}", PASSWORD):  # the other is a token
                 publisher = NATSPublisher.from_url(f"nats://{login}@127.0.0.1:{port}/orders")
@@ -116,7 +116,7 @@ class TestRefusals(Refusals):
                 right.close()
                 assert payloads(target.arrived()) == ["a"]
 
-    def test_a_server_without_jetstream_is_told(self, tmp_path: Path) -> None:
+    def test_a_server_without_jetstream_is_reported(self, tmp_path: Path) -> None:
         with nats_server(tmp_path, jetstream=False) as port:
             publisher = NATSPublisher.from_url(f"nats://127.0.0.1:{port}/orders")
             error = refusal(publisher, message("a"))

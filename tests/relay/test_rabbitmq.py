@@ -12,8 +12,7 @@ import pytest
 
 from sqlqueue import DeclarationError
 from sqlqueue.relay.targets import rabbitmq
-from sqlqueue.relay.targets.rabbitmq import RabbitMQPublisher, sqlqueue_publisher
-from sqlqueue.relay.targets.rabbitmq_session import RabbitMQSession
+from sqlqueue.relay.targets.rabbitmq import RabbitMQPublisher, RabbitMQSession, sqlqueue_publisher
 from tests.relay.brokers.rabbitmq import RabbitMQTarget, serving
 from tests.relay.target import PASSWORD, Arrived, Make, at_once, message, needs, payloads, unique
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, publish_again, refusal
@@ -54,12 +53,12 @@ class TestArrivals(Arrivals):
 
 
 class TestRefusals(Refusals):
-    def test_a_wrong_password_is_told_without_it(self, make: Make) -> None:
+    def test_a_wrong_password_is_reported_without_it(self, make: Make) -> None:
         error = refusal(make(login=f"nobody:{PASSWORD}"), message("a"))
         assert "ACCESS_REFUSED" in str(error)
         assert PASSWORD not in f"{error} {error.unconfirmed}"
 
-    def test_equal_messages_of_which_one_has_no_way_are_told_apart(self, target: RabbitMQTarget, make: Make) -> None:
+    def test_equal_messages_of_which_one_has_no_way_are_distinguished(self, target: RabbitMQTarget, make: Make) -> None:
         batch = [message("a", destination=place) for place in (target.refused, target.queue) * 3]
         assert sorted(refusal(make(), *batch).unconfirmed) == [0, 2, 4]
 
@@ -74,7 +73,7 @@ class TestRefusals(Refusals):
         assert "nack" in error.unconfirmed[0]
         assert payloads(target.arrived()) == ["d"]
 
-    def test_an_exchange_that_is_not_there_is_told_and_may_come(self, target: RabbitMQTarget, make: Make) -> None:
+    def test_an_exchange_that_is_not_there_is_reported_and_may_come(self, target: RabbitMQTarget, make: Make) -> None:
         exchange = unique()
         publisher = make(exchange=exchange)
         assert f"no exchange '{exchange}'" in str(refusal(publisher, message("a")))
@@ -84,7 +83,7 @@ class TestRefusals(Refusals):
         target.channel.exchange_delete(exchange)
         assert payloads(target.arrived()) == ["b"]
 
-    def test_larger_than_the_broker_takes_is_told_in_its_words(self, target: RabbitMQTarget, make: Make) -> None:
+    def test_larger_than_the_broker_takes_is_reported_in_its_words(self, target: RabbitMQTarget, make: Make) -> None:
         publisher = make(max_bytes=2**30)
         large = b"x" * (128 * 2**20 + 1)
         error = refusal(publisher, attrs.evolve(message(""), payload=large))
@@ -102,7 +101,7 @@ class TestRefusals(Refusals):
             ({"key": "x" * 100_001}, "its headers and key are longer than 100000 bytes"),
         ],
     )
-    def test_what_amqp_has_no_room_for_is_told(self, make: Make, settings: dict[str, Any], said: str) -> None:
+    def test_what_amqp_has_no_room_for_is_reported(self, make: Make, settings: dict[str, Any], said: str) -> None:
         assert said in refusal(make(), message("a", **settings)).unconfirmed[0]
 
     def test_what_amqp_has_just_room_for_arrives(self, target: RabbitMQTarget, make: Make) -> None:
@@ -113,10 +112,10 @@ class TestRefusals(Refusals):
 
 class TestClosedChannels:
     """RabbitMQ answers some messages by closing the channel, and with it all that are on their way there. Such is one
-    with a header `CC` of text, which the publisher refuses itself unless it is told not to."""
+    with a header `CC` of text, which the publisher refuses itself unless a test stops it."""
 
     @pytest.mark.parametrize("name", ["CC", "BCC"])
-    def test_a_header_that_the_broker_takes_for_its_own_is_told(
+    def test_a_header_that_the_broker_takes_for_its_own_is_reported(
         self, target: RabbitMQTarget, make: Make, name: str
     ) -> None:
         error = refusal(make(), message("a"), message("b", headers={name: "boss@example"}), message("c"))
@@ -173,7 +172,7 @@ class TestClosedChannels:
         assert sorted(error.unconfirmed) == list(range(31))
         assert cuts.accepted <= 12
 
-    def test_where_the_exchange_is_not_there_each_is_told_so_at_once(
+    def test_where_the_exchange_is_not_there_each_is_refused_at_once(
         self, target: RabbitMQTarget, make: Make, cuts: TCPProxy
     ) -> None:
         error = refusal(make(port=cuts.port, exchange=unique()), *(message(f"{number}") for number in range(30)))
@@ -222,11 +221,11 @@ class TestCuts(Cuts):
         publisher = make(port=cuts.port)
         publisher.publish([message("a")])
         cuts.swallow()
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", ResourceWarning)
             publisher.close()
             gc.collect()
-        assert [str(each.message) for each in told] == []
+        assert [str(each.message) for each in said] == []
 
 
 def test_the_name_has_neither_user_nor_password() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sqlqueue import Broker, DeclarationError, Role, column, table
 from sqlqueue.relay import MemoryPublisher, Tracking
-from sqlqueue.relay.record_ids import from_text, to_text
+from sqlqueue.relay.record_table import from_text, to_text
 from sqlqueue.spec import ColumnSpec, spec_of
 from sqlqueue.testing.contract.tables import Job, KeptJob
 from sqlqueue.testing.contract.tracked import Outbox, Sent, message
@@ -141,8 +141,8 @@ def test_a_transactional_one_is_refused_by_a_queue_of_another_database(tmp_path:
         )
         there.queue(KeptJob).handler(handler)
         here.queue(KeptJob).handler(transactional=True)(handler)
-        with Broker(f"sqlite:///{tmp_path}/a.db") as again:
-            again.queue(KeptJob).handler(transactional=True)(handler)
+        with Broker(f"sqlite:///{tmp_path}/a.db") as other:
+            other.queue(KeptJob).handler(transactional=True)(handler)
 
 
 def test_a_publisher_is_given_by_its_url_as_well() -> None:

@@ -9,9 +9,7 @@ import pytest
 import redis
 
 from sqlqueue import DeclarationError
-from sqlqueue.relay.targets import redis_client
-from sqlqueue.relay.targets.redis import RedisPublisher, sqlqueue_publisher
-from sqlqueue.relay.targets.redis_client import Client
+from sqlqueue.relay.targets.redis import Client, RedisPublisher, make_client, sqlqueue_publisher
 from tests.relay.brokers.redis import RedisTarget, serving
 from tests.relay.target import LIMIT, PASSWORD, Make, message, needs, payloads, unique
 from tests.relay.target_contract import Arrivals, Cuts, Outages, Refusals, check_refused, fails, refusal
@@ -29,12 +27,12 @@ class TestArrivals(Arrivals): ...
 
 
 class TestRefusals(Refusals):
-    def test_a_wrong_password_is_told_without_it(self, make: Make) -> None:
+    def test_a_wrong_password_is_reported_without_it(self, make: Make) -> None:
         error = refusal(make(login=f"nobody:{PASSWORD}"), message("a"))
         assert "WRONGPASS" in str(error).upper() or "password" in str(error)
         assert PASSWORD not in f"{error} {error.unconfirmed}"
 
-    def test_the_servers_word_is_told_without_the_payload(self, target: RedisTarget, make: Make) -> None:
+    def test_the_servers_word_is_reported_without_the_payload(self, target: RedisTarget, make: Make) -> None:
         error = refusal(make(), message("secret", destination=target.refused))
         assert error.unconfirmed[0].startswith(f"stream {target.refused!r}: ")
         assert "WRONGTYPE" in error.unconfirmed[0]
@@ -110,7 +108,7 @@ class TestCuts(Cuts):
         assert error.unconfirmed == {2: "it was not sent: the 20 s of the publish were over"}
 
     def test_an_answer_is_waited_for_as_long_as_is_left(self, target: RedisTarget, cuts: TCPProxy) -> None:
-        client = redis_client.client(None, host="127.0.0.1", port=cuts.port)
+        client = make_client(None, host="127.0.0.1", port=cuts.port)
         fill = lambda pipeline: pipeline.ping()  # noqa: E731
         assert client.run(fill, monotonic() + LIMIT) == [True]
         cuts.swallow()

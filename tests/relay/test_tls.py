@@ -148,10 +148,9 @@ def test_a_nats_server_that_asks_for_tls_by_itself_is_not_trusted_either(authori
         assert target.arrived() == []
 
 
-def test_a_nats_server_that_does_not_offer_tls_is_told_nothing() -> None:
+def test_a_nats_server_that_does_not_offer_tls_gets_nothing() -> None:
     needs("nats")
-    from sqlqueue.relay.targets.nats import NATSPublisher
-    from sqlqueue.relay.targets.nats_session import RETRIES
+    from sqlqueue.relay.targets.nats import RETRIES, NATSPublisher
 
     def heard() -> bytes:
         client, _ = door.accept()

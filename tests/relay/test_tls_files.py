@@ -1,4 +1,4 @@
-"""Files that TLS cannot use are told when they are declared."""
+"""Files that TLS cannot use are refused when they are declared."""
 
 from pathlib import Path
 
@@ -6,8 +6,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization  # trustme brings it
 
 from sqlqueue import DeclarationError
-from sqlqueue.relay.targets.address import parse
-from sqlqueue.relay.targets.tls import TLS
+from sqlqueue.relay.targets.address import TLS, parse
 from tests.support.tls import Authority
 
 
@@ -17,7 +16,7 @@ def refusal(**files: str) -> str:
     return str(caught.value)
 
 
-def test_files_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_files_that_are_not_there_are_reported(tmp_path: Path) -> None:
     here, gone = Authority(tmp_path).issue(), str(tmp_path / "gone.pem")
     assert refusal(cafile=gone) == f"the authorities in {gone!r} cannot be read: No such file or directory"
     for files in ({"certfile": gone}, {"certfile": here.certfile, "keyfile": gone}):
@@ -25,7 +24,7 @@ def test_files_that_are_not_there_are_told(tmp_path: Path) -> None:
         assert refusal(**files) == f"the certificate in {named} cannot be used: No such file or directory"
 
 
-def test_files_that_hold_something_else_are_told(tmp_path: Path) -> None:
+def test_files_that_hold_something_else_are_reported(tmp_path: Path) -> None:
     here, other = Authority(tmp_path).issue(), tmp_path / "other.txt"
     other.write_text("no certificate")
     assert f"the authorities in {str(other)!r} cannot be read" in refusal(cafile=str(other))
@@ -34,11 +33,11 @@ def test_files_that_hold_something_else_are_told(tmp_path: Path) -> None:
     assert "MISMATCH" in refusal(certfile=here.certfile, keyfile=stranger.keyfile).upper()
 
 
-def test_a_key_without_a_certificate_is_told() -> None:
+def test_a_key_without_a_certificate_is_reported() -> None:
     assert refusal(keyfile="ours.key") == "the key 'ours.key' has no certificate: give certfile too"
 
 
-def test_a_key_with_a_passphrase_is_told_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+def test_a_key_with_a_passphrase_is_reported_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
     ours = Authority(tmp_path).issue()
     key = serialization.load_pem_private_key(Path(ours.keyfile).read_bytes(), None)
     locked = key.private_bytes(

@@ -2,17 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import CancelledError, Future
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Protocol
 
 import attrs
 
 from sqlqueue.publisher import OutgoingMessage
-from sqlqueue.relay.targets.holding import CLOSED, Holding
-from sqlqueue.relay.targets.tally import Refused, Tally
+from sqlqueue.relay.targets.publishing import CLOSED, ClientHolder, PublishResult, Refused
 
-#: Seconds for a goodbye.
+#: Seconds for a connection's end.
 GRACE = 2.0
 
 #: Messages of one publish that may each end a session of their own.
@@ -37,7 +36,7 @@ class Session(Protocol):
         ...
 
     async def close(self) -> None:
-        """Say goodbye; what was not confirmed yet is `Refused`."""
+        """Close the connection; what was not confirmed yet is `Refused`."""
         ...
 
 
@@ -53,7 +52,7 @@ class LoopThread:
     _loop: asyncio.AbstractEventLoop = attrs.field(init=False, factory=asyncio.new_event_loop)
     _opening: "asyncio.Task[Session] | None" = attrs.field(init=False, default=None)
     _publishing: "set[asyncio.Task[Any]]" = attrs.field(init=False, factory=set)
-    _parting: "set[asyncio.Task[None]]" = attrs.field(init=False, factory=set)
+    _closing: "set[asyncio.Task[None]]" = attrs.field(init=False, factory=set)
     _closed: bool = attrs.field(init=False, default=False)
     _lock: threading.Lock = attrs.field(init=False, factory=threading.Lock)
     _thread: threading.Thread = attrs.field(init=False)
@@ -63,12 +62,12 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=f"sqlqueue-{self._name}", daemon=True)
         self._thread.start()
 
-    def publish(self, tally: Tally, timeout: float) -> None:
+    def publish(self, result: PublishResult, timeout: float) -> None:
         """Send what is open, and return when each is confirmed or refused, or so many seconds are over."""
-        with self._lock:  # whether it still gets before the goodbye
+        with self._lock:  # whether it still comes before the end
             if self._closed:
                 raise Refused(CLOSED)
-            published = self._submit(self._publish(tally, timeout))
+            published = asyncio.run_coroutine_threadsafe(self._publish(result, timeout), self._loop)
         try:
             published.result()
         except CancelledError:
@@ -79,12 +78,9 @@ class LoopThread:
             if self._closed:
                 return
             self._closed = True
-        self._submit(self._shut()).result()
+        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-
-    def _submit(self, work: Coroutine[Any, Any, None]) -> "Future[None]":
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -92,52 +88,51 @@ class LoopThread:
         self._loop.run_until_complete(self._loop.shutdown_default_executor())  # it looked names up
         self._loop.close()
 
-    async def _publish(self, tally: Tally, timeout: float) -> None:
+    async def _publish(self, result: PublishResult, timeout: float) -> None:
         until = self._loop.time() + timeout
         task = asyncio.current_task()
         assert task is not None
         self._publishing.add(task)
         try:
             session = await self._session(timeout)
-            lines = [asyncio.ensure_future(_send(session, tally, line)) for line in tally.lines()]
-            interrupted = await _all_or_late(lines, until - self._loop.time())
+            sending = [asyncio.ensure_future(_send(session, result, indexes)) for indexes in result.open_by_key()]
+            interrupted = await _all_or_late(sending, until - self._loop.time())
             if any(interrupted):
-                await _all_or_late([asyncio.ensure_future(self._each_alone(tally))], until - self._loop.time())
+                await _all_or_late([asyncio.ensure_future(self._send_singly(result))], until - self._loop.time())
         except Refused as error:
-            for place in tally.open_places():
-                tally.refuse(place, str(error))
+            for index in result.open_indexes():
+                result.refuse(index, str(error))
         finally:
             self._publishing.discard(task)
 
-    async def _each_alone(self, tally: Tally) -> None:
+    async def _send_singly(self, result: PublishResult) -> None:
         """Send what is open one by one, by a session that nobody else has, so that whoever ends it is the one."""
         session, ends = None, 0
         try:
-            for place in tally.open_places():
-                message = tally.messages[place]
-                if tally.blocks(message):
+            for index in result.open_indexes():
+                if not result.is_open(index):
                     continue
                 session = session or await self._connect()
                 try:
-                    await session.send(message)
+                    await session.send(result.messages[index])
                 except Refused as error:
-                    tally.refuse(place, str(error))
+                    result.refuse(index, str(error))
                 else:
-                    tally.confirm(place)
+                    result.confirm(index)
                 if not session.usable:
-                    self._part(session)
+                    self._close(session)
                     session, ends = None, ends + 1
                     if ends == MOST_ENDS:
                         raise Refused(f"{MOST_ENDS} messages before it had the broker end their session; it waits")
         finally:
             if session is not None:
-                self._part(session)
+                self._close(session)
 
-    def _part(self, session: Session) -> None:
+    def _close(self, session: Session) -> None:
         """Close a session while nobody waits for that."""
-        parting = asyncio.ensure_future(session.close())
-        self._parting.add(parting)
-        parting.add_done_callback(self._parting.discard)
+        closing = asyncio.ensure_future(session.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def _session(self, timeout: float) -> Session:
         """The session, or a new one; one is opened at a time, for all that wait."""
@@ -160,8 +155,8 @@ class LoopThread:
             await opening.result().close()
         if self._publishing:
             await asyncio.wait(self._publishing, timeout=GRACE)
-        if self._parting:
-            await asyncio.wait(self._parting, timeout=GRACE)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=GRACE)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         await _end(list(others))
 
@@ -170,28 +165,28 @@ def _usable(opening: "asyncio.Task[Session]") -> bool:
     return not opening.cancelled() and opening.exception() is None and opening.result().usable
 
 
-async def _send(session: Session, tally: Tally, line: Sequence[int]) -> bool:
+async def _send(session: Session, result: PublishResult, indexes: Sequence[int]) -> bool:
     """One after the other: a later message of the key never overtakes one that is lost or refused. Whether it was
-    interrupted; the rest of the line is then still open."""
-    for place in line:
+    interrupted; those behind are then still open."""
+    for index in indexes:
         try:
-            await session.send(tally.messages[place])
+            await session.send(result.messages[index])
         except Interrupted:
             return True
         except Refused as error:
-            tally.refuse(place, str(error))
+            result.refuse(index, str(error))
             return False
-        tally.confirm(place)
+        result.confirm(index)
     return False
 
 
-async def _all_or_late(lines: "Sequence[asyncio.Task[Any]]", timeout: float) -> Sequence[Any]:
-    """What those answered that ended in time."""
-    if not lines:
+async def _all_or_late(tasks: "Sequence[asyncio.Task[Any]]", timeout: float) -> Sequence[Any]:
+    """What those tasks returned that ended in time."""
+    if not tasks:
         return ()
-    _, late = await asyncio.wait(lines, timeout=max(0.0, timeout))
+    _, late = await asyncio.wait(tasks, timeout=max(0.0, timeout))
     await _end(list(late))
-    return [line.result() for line in lines if not line.cancelled()]  # an error that nobody foresaw is the caller's
+    return [task.result() for task in tasks if not task.cancelled()]  # an error that nobody foresaw is the caller's
 
 
 async def _end(tasks: "Sequence[asyncio.Task[Any]]") -> None:
@@ -200,12 +195,12 @@ async def _end(tasks: "Sequence[asyncio.Task[Any]]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def publish_all(name: str, thread: Holding[LoopThread], tally: Tally, timeout: float) -> None:
-    """Send what is open in the tally. Raises `PublishError` unless all was confirmed."""
+def publish_all(name: str, threads: ClientHolder[LoopThread], result: PublishResult, timeout: float) -> None:
+    """Send what is open in the result. Raises `PublishError` unless all was confirmed."""
     otherwise = f"not confirmed within {timeout:g} s"
-    if tally.open_places():
+    if result.open_indexes():
         try:
-            thread.get().publish(tally, timeout)
+            threads.get().publish(result, timeout)
         except Refused as error:
             otherwise = str(error)
-    tally.close(name, otherwise)
+    result.raise_unconfirmed(name, otherwise)

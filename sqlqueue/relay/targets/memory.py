@@ -10,7 +10,7 @@ from typing import Any
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.hookspecs import hookimpl
 from sqlqueue.publisher import OutgoingMessage
-from sqlqueue.relay.targets.each import send_each
+from sqlqueue.relay.targets.publishing import BEHIND
 
 SCHEME = "memory"
 
@@ -34,8 +34,8 @@ class MemoryPublisher:
         self._messages: list[OutgoingMessage] = []
         self._calls: list[Sequence[OutgoingMessage]] = []
         self._errors: deque[BaseException] = deque()
-        self._refused: Callable[[OutgoingMessage], bool] = _nothing
-        self._held, self._waiting = False, 0
+        self._refused: Callable[[OutgoingMessage], bool] | None = None
+        self._held = False
 
     @classmethod
     def named(cls, name: str) -> "MemoryPublisher":
@@ -86,22 +86,21 @@ class MemoryPublisher:
             self._refused = where
 
     def accept(self) -> None:
-        """Confirm every message again."""
-        self.refuse(_nothing)
+        """Confirm every message, from now on."""
+        with self._changed:  # not in the midst of a call
+            self._refused = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """While it lasts, `publish` waits before it does anything."""
-        self._hold(True)
+        with self._changed:  # whoever comes now waits
+            self._held = True
         try:
             yield
         finally:
-            self._hold(False)
-
-    def _hold(self, held: bool) -> None:
-        with self._changed:  # those who wait look at it
-            self._held = held
-            self._changed.notify_all()
+            with self._changed:  # those who wait look at it
+                self._held = False
+                self._changed.notify_all()
 
     # -- the publisher ----------------------------------------------------------------------------------------
 
@@ -117,25 +116,24 @@ class MemoryPublisher:
                 raise PublishError(f"{self.name} is closed")
             if self._errors:
                 raise self._errors.popleft()
-            unconfirmed = send_each(messages, self._send)
+            unconfirmed: dict[int, str] = {}
+            failed_keys: set[str] = set()
+            for index, message in enumerate(messages):
+                if message.key in failed_keys:
+                    unconfirmed[index] = BEHIND
+                elif self._refused is not None and self._refused(message):
+                    unconfirmed[index] = "refused"
+                    failed_keys |= set() if message.key is None else {message.key}
+                else:
+                    self._messages.append(message)
             self._changed.notify_all()
         if unconfirmed:
             raise PublishError(f"{self.name}: {len(unconfirmed)} of {len(messages)} not confirmed", unconfirmed)
-
-    def _send(self, message: OutgoingMessage) -> str | None:
-        if self._refused(message):
-            return "refused"
-        self._messages.append(message)
-        return None
 
     def close(self) -> None:
         with self._changed:  # those who wait go on, to nothing
             self.closed = True
             self._changed.notify_all()
-
-
-def _nothing(_: OutgoingMessage) -> bool:
-    return False
 
 
 @hookimpl

@@ -8,7 +8,7 @@ from sqlqueue.dialect import Trouble
 from sqlqueue.errors import DeclarationError, PublishError
 from sqlqueue.publisher import OutgoingMessage
 from sqlqueue.queue import Conflict, Queue
-from sqlqueue.relay.targets.each import send_each
+from sqlqueue.relay.targets.publishing import BEHIND
 from sqlqueue.roles import Role
 
 #: The header that carries a message's id where no column does.
@@ -42,11 +42,11 @@ class QueuePublisher:
         try:
             self._insert(messages)
         except Exception as error:
-            if self._is_away(error) or len(messages) == 1:
+            if self._is_unreachable(error) or len(messages) == 1:
                 raise PublishError(f"{self.name}: {error}", dict.fromkeys(range(len(messages)), str(error))) from error
         else:
             return
-        unconfirmed = self._each(messages)  # one that is refused is to keep no other
+        unconfirmed = self._insert_singly(messages)  # one that is refused is to keep no other
         if unconfirmed:
             raise PublishError(
                 f"{self.name}: {len(unconfirmed)} of {len(messages)} messages not enqueued, the first because of "
@@ -54,27 +54,31 @@ class QueuePublisher:
                 unconfirmed,
             )
 
-    def _is_away(self, error: Exception) -> bool:
+    def _is_unreachable(self, error: Exception) -> bool:
         """Whether it is no message's doing, so that the next one would wait for the same."""
         broker = self._queue.broker
         return broker.closed or broker.dialect.classify(error) is not Trouble.PERMANENT
 
-    def _each(self, messages: Sequence[OutgoingMessage]) -> Mapping[int, str]:
-        """Insert the messages one by one; those that were not, by place, and why."""
-        away: str | None = None
-
-        def send(message: OutgoingMessage) -> str | None:
-            nonlocal away
-            if away is not None:
-                return away
-            try:
-                self._insert([message])
-            except Exception as error:  # noqa: BLE001 - it is told with the message's place
-                away = str(error) if self._is_away(error) else None
-                return str(error)
-            return None
-
-        return send_each(messages, send)
+    def _insert_singly(self, messages: Sequence[OutgoingMessage]) -> Mapping[int, str]:
+        """Insert the messages one by one; those that were not, by index, and why."""
+        unconfirmed: dict[int, str] = {}
+        failed_keys: set[str] = set()
+        unreachable: str | None = None
+        for index, message in enumerate(messages):
+            if message.key in failed_keys:
+                unconfirmed[index] = BEHIND
+            elif unreachable is not None:
+                unconfirmed[index] = unreachable
+            else:
+                try:
+                    self._insert([message])
+                    continue
+                except Exception as error:  # noqa: BLE001 - it is raised with the message's index
+                    unconfirmed[index] = str(error)
+                    unreachable = str(error) if self._is_unreachable(error) else None
+            if message.key is not None:
+                failed_keys.add(message.key)
+        return unconfirmed
 
     def _insert(self, messages: Sequence[OutgoingMessage]) -> None:
         broker = self._queue.broker

@@ -1,5 +1,5 @@
-"""Handle: a message whose record is processed is skipped, and one that is handled has its record marked before its
-row is settled."""
+"""A tracked handler: a message whose record is processed is skipped, and one that is handled has its record marked
+before its row is settled."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,22 +17,25 @@ from sqlqueue.errors import DeclarationError, TransactionError
 from sqlqueue.handler import FORM, Handler, signature_of
 from sqlqueue.outcome import Retry
 from sqlqueue.queue import Queue
-from sqlqueue.relay.joined import apart
-from sqlqueue.relay.names import Names
-from sqlqueue.relay.record_ids import from_text
+from sqlqueue.relay.record_table import Names, from_text
 from sqlqueue.relay.records import Record, Records
 from sqlqueue.roles import Role
+from sqlqueue.sql import Call, Statement
 
 log = logging.getLogger("sqlqueue")
 
-#: Seconds until a message comes again whose record could not be read.
-LOOK_AGAIN = 1.0
+#: Seconds until a message is retried whose record could not be read.
+RETRY_AFTER = 1.0
+
+SAVEPOINT = Call(Statement("set a savepoint", "SAVEPOINT sqlqueue_tracking", ()))
+RELEASE = Call(Statement("release it", "RELEASE SAVEPOINT sqlqueue_tracking", ()))
+ROLL_BACK = Call(Statement("roll back to it", "ROLLBACK TO SAVEPOINT sqlqueue_tracking", ()))
 
 
 @attrs.frozen(kw_only=True)
-class Skipping:
-    """What a tracked handler does beside its own work, and has done once that is processed. `name`: the destination
-    under which its messages come, None where their records say it."""
+class TrackedHandler:
+    """Wraps the handlers whose messages are tracked. `name`: the destination under which their messages come, None
+    where their records say it."""
 
     broker: Broker
     records: Records
@@ -84,28 +87,18 @@ class Skipping:
 
     def _batch(self, call: Callable[[Any, Any], Any], messages: list[Any], deliveries: list[Delivery]) -> Any:
         records = self._find(deliveries)
-        places = [place for place, record in enumerate(records) if record is None or not record.processed]
+        indexes = [index for index, record in enumerate(records) if record is None or not record.processed]
         for delivery, record in zip(deliveries, records, strict=True):
             if record is not None and record.processed:
                 self._skip(delivery, record)
-        if not places:
+        if not indexes:
             return None
+        self._mark_when_processed({deliveries[index]: records[index] for index in indexes})
+        called = _outcomes(call, [messages[index] for index in indexes], [deliveries[index] for index in indexes])
         outcomes: list[Any] = [None] * len(records)
-        self._mark_when_processed({deliveries[place]: records[place] for place in places})
-        for place, outcome in zip(places, self._answers(call, messages, deliveries, places), strict=True):
-            outcomes[place] = outcome
+        for index, outcome in zip(indexes, called, strict=True):
+            outcomes[index] = outcome
         return outcomes
-
-    @staticmethod
-    def _answers(
-        call: Callable[[Any, Any], Any], messages: list[Any], deliveries: list[Delivery], places: Sequence[int]
-    ) -> Sequence[Any]:
-        """An outcome for each of the places. An error is one of these messages only: those skipped are done."""
-        try:
-            returned = call([messages[place] for place in places], [deliveries[place] for place in places])
-            return one_per_row(returned, len(places))
-        except Exception as error:  # noqa: BLE001 - around the handler, which may raise anything
-            return [error] * len(places)
 
     def _skip(self, delivery: Delivery, record: Record) -> None:
         log.info(
@@ -116,18 +109,20 @@ class Skipping:
 
     def _find(self, deliveries: Sequence[Delivery]) -> Sequence[Record | None]:
         """The deliveries' records, None for a message that is not tracked. Raises `Retry` where they cannot be read."""
-        ids = {place: id for place, delivery in enumerate(deliveries) for id in self._ids(delivery)}
-        if not ids:
-            return [None] * len(deliveries)
-        found = self._read(deliveries[0], list(ids.values()))
+        named = [(index, self._id(delivery)) for index, delivery in enumerate(deliveries)]
+        ids = {index: id for index, id in named if id is not None}
+        found = self._read(deliveries[0], list(ids.values())) if ids else ()
         if found is None:
-            raise Retry(after=LOOK_AGAIN)
-        records = dict(zip(ids, found, strict=True))
-        return [self._tracked(records.get(place)) for place in range(len(deliveries))]
+            raise Retry(after=RETRY_AFTER)
+        records: list[Record | None] = [None] * len(deliveries)
+        for index, record in zip(ids, found, strict=True):
+            if record is not None and record.name in self.names and self.name in (None, record.name):
+                records[index] = record  # else it is that of a message to another name
+        return records
 
     def _read(self, delivery: Delivery, ids: Sequence[Any]) -> Sequence[Record | None] | None:
-        """The records of these ids, None where they cannot be read. The error is told and goes no further: what refers
-        to it refers to the connection, which a transactional handler must give back."""
+        """The records of these ids, None where they cannot be read. The error is logged and goes no further: what
+        refers to it refers to the connection, which a transactional handler must give back."""
         try:
             with self._connection(delivery) as connection:
                 return self.records.find(connection, ids)
@@ -136,28 +131,23 @@ class Skipping:
                 "queue %s: row %r comes again in %g s: its record in table %r cannot be read: %s",
                 delivery.queue,
                 delivery.claim.id,
-                LOOK_AGAIN,
+                RETRY_AFTER,
                 self.records.spec.full_name,
                 str(error),
             )
             return None
 
-    def _ids(self, delivery: Delivery) -> Iterator[Any]:
-        """The id of the delivery's record, or none."""
+    def _id(self, delivery: Delivery) -> Any:
+        """The id of the delivery's record, None where it has none."""
         delivery.keep_back(self.header)
         text = delivery.headers.get(self.header)
         if text is None or (self.name is not None and self.name not in self.names):
-            return
+            return None
         try:
-            yield from_text(self.records.spec.id, text)
+            return from_text(self.records.spec.id, text)
         except ValueError as error:
             log.debug("queue %s: row %r is not tracked: %s", delivery.queue, delivery.claim.id, error)
-
-    def _tracked(self, record: Record | None) -> Record | None:
-        """The record, unless it is that of a message to another name."""
-        if record is None or record.name not in self.names:
             return None
-        return record if self.name in (None, record.name) else None
 
     def _mark_when_processed(self, records: Mapping[Delivery, Record | None]) -> None:
         """Not when the handler returns: where its reply is not confirmed the message comes again, and not to be
@@ -184,18 +174,30 @@ class Skipping:
 
     @contextmanager
     def _connection(self, delivery: Delivery) -> Iterator[Connection]:
-        """The pool's; a transactional handler's own, so that the mark is undone with what it wrote."""
-        driver = _lent(delivery)
+        """The pool's; a transactional handler's own, so that the mark is undone with what the handler wrote. There
+        what fails leaves the transaction as it was."""
+        try:
+            driver = delivery.connection
+        except TransactionError:
+            driver = None
         if driver is None:
             with self.broker.pool.connection() as connection:
                 yield connection
             return
-        with apart(self.broker.adopt(driver)) as connection:
+        connection = self.broker.adopt(driver)
+        connection.run([SAVEPOINT])
+        try:
             yield connection
+        except BaseException:
+            connection.run([ROLL_BACK])
+            connection.run([RELEASE])
+            raise
+        connection.run([RELEASE])
 
 
-def _lent(delivery: Delivery) -> Any:
+def _outcomes(call: Callable[[Any, Any], Any], messages: list[Any], deliveries: list[Delivery]) -> Sequence[Any]:
+    """An outcome for each message. An error is one of these messages only: those that were skipped are done."""
     try:
-        return delivery.connection
-    except TransactionError:
-        return None
+        return one_per_row(call(messages, deliveries), len(messages))
+    except Exception as error:  # noqa: BLE001 - around the handler, which may raise anything
+        return [error] * len(messages)

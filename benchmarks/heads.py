@@ -32,11 +32,11 @@ WARM_UP = 10
 
 @attrs.frozen
 class How:
-    """How rows are held. `fronts`: claimed by one turn."""
+    """How rows are held. `heads`: claimed by one turn."""
 
     held_by: str
     declared: type
-    fronts: int
+    heads: int
     strategy: Callable[..., Strategy[Any]]
     settings: dict[str, Any] = attrs.field(factory=dict)
 
@@ -44,7 +44,7 @@ class How:
         """A strategy of the queue that has claimed nothing yet."""
         sql = QueueSQL(queue.broker.dialect, queue.spec, grouped=False)
         columns = reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any).columns
-        return self.strategy(sql, columns=columns, most=self.fronts, **self.settings)
+        return self.strategy(sql, columns=columns, most=self.heads, **self.settings)
 
 
 BY_LEASE = How("lease", LineJob, 16, Lease, {"seconds": 3600.0})
@@ -52,7 +52,7 @@ BY_ROW_LOCK = How("row lock", LockedLineJob, 1, RowLock)
 
 
 @attrs.define
-class Front:
+class Head:
     """Claims of one table's first lines, on a connection of their own."""
 
     _how: How
@@ -87,22 +87,22 @@ class Tables:
     """Claims side by side: where keys have 100 rows, where each has one, and where the first has three fifths of all.
     `other` is a consumer elsewhere, at work on the busy key."""
 
-    fronts: int
-    even: Front
-    single: Front
-    busy: Front
-    other: Front
+    heads: int
+    even: Head
+    single: Head
+    busy: Head
+    other: Head
     of_even: Rounds = attrs.field(factory=Rounds)
     of_single: Rounds = attrs.field(factory=Rounds)
     of_free: Rounds = attrs.field(factory=Rounds)
     of_in_work: Rounds = attrs.field(factory=Rounds)
 
     def set_up(self) -> None:
-        """All claims but the last: with the busy key's front in work."""
+        """All claims but the last: with the busy key's head in work."""
         self.busy.undo()
         self.other.undo()
         self._plain()
-        self.busy.claim(self.of_free, self.fronts)
+        self.busy.claim(self.of_free, self.heads)
         assert 1 in self.busy.ids
         self.busy.undo()
         self._plain()
@@ -110,12 +110,12 @@ class Tables:
         assert self.other.ids == [1]
 
     def _plain(self) -> None:
-        for front, rounds in ((self.even, self.of_even), (self.single, self.of_single)):
-            front.claim(rounds, self.fronts)
-            front.undo()
+        for head, rounds in ((self.even, self.of_even), (self.single, self.of_single)):
+            head.claim(rounds, self.heads)
+            head.undo()
 
     def claim(self) -> None:
-        self.busy.claim(self.of_in_work, self.fronts)
+        self.busy.claim(self.of_in_work, self.heads)
         assert 1 not in self.busy.ids
 
     def warm_up(self) -> None:
@@ -148,13 +148,13 @@ def tables(database: Database, how: How, rows: int) -> Iterator[Tables]:
                 database.execute(f"VACUUM ANALYZE {name}")  # or it comes by itself while we measure
             return queue
 
-        def front(queue: Queue) -> Front:
-            return Front(how, queue, until_end.enter_context(queue.broker.pool.connection()))
+        def head(queue: Queue) -> Head:
+            return Head(how, queue, until_end.enter_context(queue.broker.pool.connection()))
 
-        even = front(filled("bench_even", (f"key {row % keys}" for row in range(rows))))
-        single = front(filled("bench_single", (f"key {row}" for row in range(rows))))
+        even = head(filled("bench_even", (f"key {row % keys}" for row in range(rows))))
+        single = head(filled("bench_single", (f"key {row}" for row in range(rows))))
         queue = filled("bench_busy", busy)
-        made = Tables(how.fronts, even, single, front(queue), front(queue))
+        made = Tables(how.heads, even, single, head(queue), head(queue))
         yield made
         made.busy.undo()
         made.other.undo()
