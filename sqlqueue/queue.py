@@ -31,13 +31,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 Conflict = Literal["error", "ignore"]
 
-
-#: Told the table and the group that got a row; None for every table.
+#: Called with the table and the group that got a row.
 Listener = Callable[[Hint], None]
 
 
 class QueueBroker(Protocol):
-    """What a queue, and who consumes it, needs of its broker. `sqlqueue.Broker` is one."""
+    """What a queue and its consumer need of their broker. `sqlqueue.Broker` is one."""
 
     dialect: Dialect
     codec: Codec
@@ -112,12 +111,12 @@ class Queue:
         return rows[0][0] if decode is None else decode(rows[0][0])
 
     def insertion(self, message: Any, *, on_conflict: Conflict = "error", **options: Any) -> Call:
-        """The statement that `enqueue` runs, for those who run it with others. `options`: those of `enqueue`, and
-        `fields`, values of the row by field."""
+        """The statement that `enqueue` runs, to be run with others. `options`: those of `enqueue`, and `fields`, values
+        of the row by field."""
         return self._rows.insertion(message, on_conflict=on_conflict, **options)
 
     def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
-        """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
+        """Insert a row for each message, or row, in one transaction and the fastest way; how many rows.
 
         All are inserted or none. `connection` as in `enqueue`; all messages are then read before the first statement.
         """
@@ -239,23 +238,23 @@ class Queue:
         reply_to: Publisher | str | None = None,
     ) -> Callable[[F], F]: ...
     def handler(self, function: Any = None, **options: Any) -> Any:
-        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`; with
-        a batch as `f(messages)` or `f(messages, deliveries)`.
+        """Register the function that handles the queue's rows. It is called as `f(message)` or `f(message, delivery)`,
+        with `batch` as `f(messages)` or `f(messages, deliveries)`.
 
-        `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time in claim order.
+        `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time, in claim order.
         `prefetch`: rows claimed ahead, beside those in work (0). `batch`: up to so many rows of one claim come as one
-        list, in claim order; the handler returns None or a list with an outcome for each. `max_attempts`: deliveries
-        after which a row is spent (no cap). `dead_letter`: where a row goes that is spent: a group of the same table,
-        another declared table, or a queue of the same broker; by default it is parked, or dropped where no column holds
-        its error. `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a
-        fixed delay in seconds, None for no retry, or a mapping from exception classes to any of these; by default 1 s
-        doubling to 1 h. `on_decode_error`: the same for a row that cannot be read; by default no retry. `lease`,
-        `poll_interval`: seconds, by default the broker's.
+        list, in claim order; the handler returns None or a list with an outcome for each. `max_attempts`: a row is
+        spent after so many deliveries (no cap). `dead_letter`: where a spent row goes: a group of the same table,
+        another declared table, or a queue of the same broker. By default the row is parked, or dropped where no column
+        holds its error. `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and
+        exception, a fixed delay in seconds, None for no retry, or a mapping from exception classes to any of these. By
+        default the row waits 1 s, doubling to 1 h. `on_decode_error`: the same for a row that cannot be read; by
+        default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
 
-        `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
-        acknowledgement commits with the row's settlement, and that every other outcome undoes.
+        `transactional`: `delivery.connection` is the driver's own connection in an open transaction. The
+        acknowledgement commits it together with the row's settlement. Every other outcome undoes it.
 
-        `reply_to`: a publisher, or its URL, to which what the handler returns is published before the row is settled.
+        `reply_to`: a publisher or its URL. What the handler returns is published there before the row is settled.
 
         Raises `DeclarationError` for what cannot work, `PublisherNotFound` for a URL that nothing installed serves.
         """
@@ -286,7 +285,7 @@ class Queue:
         return self._handler
 
     def _destination(self, given: "Queue | type | TableSpec | str") -> Destination:
-        """What `dead_letter=` names: made a queue of the broker, which creates its table with the others."""
+        """What `dead_letter=` names, made a queue of the broker, so that `create_tables` creates its table too."""
         if isinstance(given, str):
             given = self.broker.queue(self.spec, group=given)
         queue = given if isinstance(given, Queue) else self.broker.queue(given)
@@ -297,7 +296,7 @@ class Queue:
         return destination
 
     def register(self, made: Handler) -> None:
-        """Take a handler that is made already."""
+        """Take a handler that was made by `make_handler`."""
         # Two descriptions of one table are one queue.
         for queue in self.broker.queues:
             if queue.name == self.name and queue.registered is not None:
