@@ -6,8 +6,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from sqlqueue import column
+from sqlqueue import Broker, ColumnSpec, TableSpec, column
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import FACTS, NOW, Role, Writes
+from sqlqueue.statements import by_advisory_lock, by_lease
 from tests.docs.pages import ROOT
 
 TABLES = Path(ROOT) / "docs" / "tables.md"
@@ -65,3 +67,16 @@ def test_what_a_claim_writes_is_taken_back_by_settlements_a_requeue_and_a_dead_l
     assert None not in (writes.requeue, writes.dead_letter)
     if role is not Role.ATTEMPT:
         assert writes.settle is not None
+
+
+def test_a_columns_name_may_hold_braces_wherever_it_is_written() -> None:
+    columns = [ColumnSpec(field="id", type=int, role=Role.ID), *(braced(role) for role in Role if role is not Role.ID)]
+    spec = TableSpec(name="jobs", columns=columns)
+    with Broker("sqlite://") as broker:
+        sql = QueueSQL(broker.dialect, spec, grouped=True)
+        made = [by_lease(sql), by_advisory_lock(sql, capped=True)]
+    assert all('"{error}"' in one.park.text for one in made if one.park)
+
+
+def braced(role: Role) -> ColumnSpec:
+    return ColumnSpec(field=role.value, name=f"{{{role.value}}}", optional=True, role=role)
