@@ -71,10 +71,13 @@ def test_what_a_claim_writes_is_taken_back_by_settlements_a_requeue_and_a_dead_l
 
 def test_a_columns_name_may_hold_braces_wherever_it_is_written() -> None:
     columns = [ColumnSpec(field="id", type=int, role=Role.ID), *(braced(role) for role in Role if role is not Role.ID)]
-    spec = TableSpec(name="jobs", columns=columns)
+    leased = TableSpec(name="jobs", columns=columns)
+    locked = TableSpec(name="jobs", columns=[one for one in columns if one.role is not Role.LEASE], advisory_lock="x")
     with Broker("sqlite://") as broker:
-        sql = QueueSQL(broker.dialect, spec, grouped=True)
-        made = [by_lease(sql), by_advisory_lock(sql, capped=True)]
+        made = [
+            by_lease(QueueSQL(broker.dialect, leased, grouped=True)),
+            by_advisory_lock(QueueSQL(broker.dialect, locked, grouped=True), capped=True),
+        ]
     assert all('"{error}"' in one.park.text for one in made if one.park)
 
 
