@@ -6,7 +6,7 @@ from io import FileIO
 
 from benchmarks.raw import Crew, handle
 from benchmarks.raw_sqlite import connected
-from sqlqueue_sqlite.mechanisms import ByteRanges
+from sqlqueue_sqlite.locks import ByteRanges
 
 CANDIDATES = "SELECT id, payload FROM bench_jobs ORDER BY id LIMIT ?"
 CHECK = "SELECT 1 FROM bench_jobs WHERE id = ?"

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlqueue.dialect import Dialect
 from sqlqueue.hookspecs import hookimpl
+from sqlqueue_sqlite.database import SCHEME, parse
 from sqlqueue_sqlite.dialect import SQLiteDialect
-from sqlqueue_sqlite.location import SCHEME, parse
 
 __all__ = ["SQLiteDialect", "sqlqueue_after_commit", "sqlqueue_dialect", "sqlqueue_driver_connection"]
 

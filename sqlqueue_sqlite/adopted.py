@@ -1,17 +1,15 @@
 """A caller's own connection: our statements join its transaction, and its settings do not reach them."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
 from sqlqueue_sqlite.connection import LEGACY, text_or_bytes
-from sqlqueue_sqlite.forks import fork_gate
-from sqlqueue_sqlite.prepared import execute_all, insert_all, is_one_execution
+from sqlqueue_sqlite.database import fork_lock
+from sqlqueue_sqlite.prepared import execute, insert_all
 
 T = TypeVar("T")
 
@@ -43,9 +41,8 @@ class AdoptedConnection:
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         """Run the calls inside the caller's transaction, all or none; the driver's errors pass unchanged."""
         writes = any(call.statement.writes for call in calls)
-        with self._cursor() as cursor:
-            work = partial(execute_all, cursor, calls)
-            return self._join(cursor, work, writes=writes, atomic=is_one_execution(calls))
+        alone = len(calls) == 1 and not calls[0].statement.given  # a statement of SQLite's is atomic by itself
+        return self._join(lambda cursor: execute(cursor, calls), writes=writes, atomic=alone)
 
     def insert_many(
         self,
@@ -58,42 +55,30 @@ class AdoptedConnection:
     ) -> int:
         """Insert all rows, encoded and in the order of the insert's parameters, or none."""
         made = list(rows)  # by the caller, whose own connection it still is
-        with self._cursor() as cursor:
-            return self._join(cursor, partial(insert_all, cursor, insert, made, then), writes=True, atomic=False)
+        return self._join(lambda cursor: insert_all(cursor, insert, made, then), writes=True, atomic=False)
 
-    @contextmanager
-    def _cursor(self) -> Iterator[sqlite3.Cursor]:
-        """A cursor that returns plain rows with text, whatever the caller's factories are."""
-        cursor = self.driver.cursor()
-        cursor.row_factory = None
-        theirs = self.driver.text_factory
-        self.driver.text_factory = text_or_bytes
+    def _join(self, work: Callable[[sqlite3.Cursor], T], *, writes: bool, atomic: bool) -> T:
+        """Work with a cursor that returns plain rows with text, whatever the caller's factories are."""
+        driver = self.driver
+        cursor, theirs = driver.cursor(), driver.text_factory
+        cursor.row_factory, driver.text_factory = None, text_or_bytes
         try:
-            with fork_gate:
-                yield cursor
+            with fork_lock:
+                begin = driver.isolation_level if getattr(driver, "autocommit", LEGACY) == LEGACY else None
+                if writes and begin is not None and not driver.in_transaction:
+                    # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
+                    cursor.execute(BEGIN[begin.upper()])
+                return work(cursor) if atomic else _all_or_none(cursor, work)
         finally:
-            self.driver.text_factory = theirs
+            driver.text_factory = theirs
             cursor.close()
 
-    def _join(self, cursor: sqlite3.Cursor, work: Callable[[], T], *, writes: bool, atomic: bool) -> T:
-        if writes and not self.driver.in_transaction:
-            begin = self._implicit_begin()
-            if begin is not None:
-                cursor.execute(begin)
-        return work() if atomic else _all_or_none(cursor, work)
 
-    def _implicit_begin(self) -> str | None:
-        # sqlite3 would begin by itself, but it does not know an INSERT behind a comment (3.10) or a WITH.
-        if getattr(self.driver, "autocommit", LEGACY) != LEGACY or self.driver.isolation_level is None:
-            return None
-        return BEGIN[self.driver.isolation_level.upper()]
-
-
-def _all_or_none(cursor: sqlite3.Cursor, work: Callable[[], T]) -> T:
+def _all_or_none(cursor: sqlite3.Cursor, work: Callable[[sqlite3.Cursor], T]) -> T:
     cursor.execute(SAVEPOINT)
     done = False
     try:
-        result = work()
+        result = work(cursor)
         done = True
         return result
     finally:

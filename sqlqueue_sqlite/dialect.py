@@ -2,27 +2,15 @@
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlqueue.dialect import (
-    Capabilities,
-    ColumnFacts,
-    Connection,
-    Converter,
-    Dialect,
-    Hint,
-    Pool,
-    PoolSettings,
-    Trouble,
-    Waker,
-)
+from sqlqueue.dialect import Capabilities, Connection, Converter, Dialect, Hint, Pool, PoolSettings, Waker
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Statement
-from sqlqueue_sqlite import ddl, fragments, handles, lines, misfits, moments, schema, trouble, values
+from sqlqueue.sql import fill
+from sqlqueue_sqlite import ddl, fragments, schema, trouble, values
 from sqlqueue_sqlite.adopted import AdoptedConnection
-from sqlqueue_sqlite.location import Location
+from sqlqueue_sqlite.database import Location
 from sqlqueue_sqlite.pool import SQLitePool
 from sqlqueue_sqlite.waker import WATCH_INTERVAL, DataVersionWaker
 
@@ -30,7 +18,7 @@ from sqlqueue_sqlite.waker import WATCH_INTERVAL, DataVersionWaker
 class SQLiteDialect(Dialect):
     """The dialect of one database file, or of one database in memory.
 
-    `watch_interval`: seconds between two looks for other programs' commits.
+    `watch_interval`: seconds between two queries for other programs' commits.
     """
 
     name: ClassVar[str] = "sqlite"
@@ -51,55 +39,37 @@ class SQLiteDialect(Dialect):
 
     # -- fragments --------------------------------------------------------------------------------------------
 
-    def now(self, column: ColumnSpec) -> str:
-        return fragments.now(column)
-
-    def later(self, column: ColumnSpec, seconds: str) -> str:
-        return fragments.later(column, seconds)
+    now = staticmethod(fragments.now)
+    later = staticmethod(fragments.later)
+    earliest = staticmethod(fragments.earliest)
+    due = staticmethod(fragments.due)
+    ahead = staticmethod(fragments.ahead)
+    ended = staticmethod(fragments.ended)
 
     def any_of(self, column: ColumnSpec, expression: str, name: str) -> str:
-        return fragments.any_of(expression, name)
+        return fill(fragments.ANY_OF, {"expression": expression, "name": name})
 
     def list_encoder(self) -> Converter | None:
         return values.quoted_list
 
-    def earliest(self, column: ColumnSpec) -> str:
-        return fragments.earliest(column)
-
-    def due(self, moment: str, column: ColumnSpec, now: str) -> tuple[str, ...]:
-        return fragments.due(moment, column, now)
-
-    def ahead(self, moment: str, column: ColumnSpec, now: str) -> tuple[tuple[str, str], ...]:
-        return fragments.ahead(moment, column, now)
-
-    def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
-        return fragments.ended(moment, column, now)
-
     def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
-        id = f"{self.quote(spec.name)}.{self.quote(spec.id.name)}"
-        return fragments.each_level(self.table(spec), id, rows, order)
+        table, id = self.table(spec), f"{self.quote(spec.name)}.{self.quote(spec.id.name)}"
+        return fill(fragments.EACH_LEVEL, {"table": table, "id": id, "rows": rows, "order": ", ".join(order)})
 
     def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
-        return lines.walk(parts)
-
-    def text_of(self, column: ColumnSpec, expression: str) -> str:
-        return fragments.text_of(expression)
+        return fill(fragments.WALK_LINES, parts)
 
     def keep_lines(self, column: ColumnSpec) -> str:
-        return lines.LAST
+        return fragments.LAST_LINE
+
+    def text_of(self, column: ColumnSpec, expression: str) -> str:
+        return fill(fragments.TEXT_OF, {"expression": expression})
 
     # -- values -----------------------------------------------------------------------------------------------
 
-    def encoder(self, column: ColumnSpec) -> Converter | None:
-        return values.encoder(column)
-
-    def now_encoder(self, column: ColumnSpec) -> Converter | None:
-        if values.is_moment(column) and values.is_a(column, int):
-            return moments.to_seconds_passed
-        return values.encoder(column)
-
-    def decoder(self, column: ColumnSpec) -> Converter | None:
-        return values.decoder(column)
+    encoder = staticmethod(values.encoder)
+    now_encoder = staticmethod(values.now_encoder)
+    decoder = staticmethod(values.decoder)
 
     def spellings(self, column: ColumnSpec, value: Any) -> Sequence[Any]:
         return values.uuid_spellings(value) if isinstance(value, UUID) else super().spellings(column, value)
@@ -118,37 +88,22 @@ class SQLiteDialect(Dialect):
 
     # -- the schema -------------------------------------------------------------------------------------------
 
-    def create_table(self, spec: TableSpec) -> tuple[str, ...]:
-        return ddl.create_table(self, spec)
-
-    def add_column(self, spec: TableSpec, column: ColumnSpec) -> str:
-        return ddl.add_column(self, spec, column)
-
-    def create_index(self, spec: TableSpec, keys: Sequence[str], where: str) -> str:
-        return ddl.create_index(self, spec, keys, where)
+    create_table = ddl.create_table
+    add_column = ddl.add_column
+    create_index = ddl.create_index
+    misfit = staticmethod(ddl.misfit)
 
     def check_server(self, connection: Connection) -> None:
-        handles.check_version(self._location)
-
-    def describe(self, connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFacts] | None:
-        return schema.describe(connection, spec)
-
-    def misfit(self, column: ColumnSpec, facts: ColumnFacts) -> str | None:
-        return misfits.misfit(column, facts)
-
-    def check_statement(self, connection: Connection, statement: Statement) -> None:
-        schema.check_statement(connection, statement)
+        self._location.check()
 
     def check_writable(self, connection: Connection) -> None:
         schema.check_writable(connection, self._location.shown)
 
-    def lacks_index(self, connection: Connection, statement: Statement, spec: TableSpec) -> bool:
-        return schema.lacks_index(connection, statement, spec)
-
-    def read_clock(self, connection: Connection) -> datetime:
-        return schema.read_clock(connection)
+    describe = staticmethod(schema.describe)
+    check_statement = staticmethod(schema.check_statement)
+    lacks_index = staticmethod(schema.lacks_index)
+    read_clock = staticmethod(schema.read_clock)
 
     # -- judgement --------------------------------------------------------------------------------------------
 
-    def classify(self, error: BaseException) -> Trouble:
-        return trouble.classify(error)
+    classify = staticmethod(trouble.classify)

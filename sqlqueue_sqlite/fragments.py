@@ -8,8 +8,6 @@ order, so nothing is hidden for ever. Known limits: with a blank in place of the
 much late, and a `Z` within the second.
 """
 
-from collections.abc import Sequence
-
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite.values import is_a, is_number
@@ -33,17 +31,15 @@ YESTERDAY = "date(substr({now}, 1, 10), '-1 day')"
 TODAY = "substr({now}, 1, 10)"
 TOMORROW = "date(substr({now}, 1, 10), '+1 day')"
 
-# The rows of one day that are spelled with a T: 'U' follows it.
-SPELLED_T = "{moment} >= {day} || 'T' AND {moment} < {day} || 'U'"
-
-# In text order. Only an offset behind UTC is not over by then, and it is looked at exactly.
+# In text order. Only an offset behind UTC is not over by then, and it is compared exactly.
 DUE_IN_TEXT_ORDER = "{moment} <= {now} AND (substr({moment}, -6, 1) <> '-' OR COALESCE({utc}, '') <= {now})"
 
-DUE_SPELLED_T = "{range} AND {utc} <= {now}"
+# The rows of one day that are spelled with a T: 'U' follows it.
+DUE_SPELLED_T = "{moment} >= {day} || 'T' AND {moment} < {day} || 'U' AND {utc} <= {now}"
 
 AHEAD_TODAY = "{moment} > {now} AND {moment} < {today} || 'T'"
 
-AHEAD_SPELLED_T = "{range} AND {utc} > {now}"
+AHEAD_SPELLED_T = "{moment} >= {day} || 'T' AND {moment} < {day} || 'U' AND {utc} > {now}"
 
 AHEAD_LATER = "{moment} >= {today} || 'U' AND (substr({moment}, 11, 1) <> 'T' OR COALESCE({utc}, {moment}) > {now})"
 
@@ -79,57 +75,39 @@ def due(moment: str, column: ColumnSpec, now: str) -> tuple[str, ...]:
     """Conditions, each one range of an index, of which every due row meets exactly one."""
     if is_number(column):
         return (fill("{moment} <= {now}", {"moment": moment, "now": now}),)
-    words = _words(moment, now)
-    return (
-        fill(DUE_IN_TEXT_ORDER, words),
-        fill(DUE_SPELLED_T, {**words, "range": _spelled_t(words, "today")}),
-        fill(DUE_SPELLED_T, {**words, "range": _spelled_t(words, "tomorrow")}),
-    )
+    parts = _parts(moment, now)
+    spelled_t = [fill(DUE_SPELLED_T, {**parts, "day": fill(day, parts)}) for day in (TODAY, TOMORROW)]
+    return (fill(DUE_IN_TEXT_ORDER, parts), *spelled_t)
 
 
 def ahead(moment: str, column: ColumnSpec, now: str) -> tuple[tuple[str, str], ...]:
     """Pairs of value and condition: what is not due yet, each pair one range of an index.
 
     From tomorrow on the value is the column itself, so that an index gives its minimum; two spellings of a later day
-    may then be taken in the wrong order, which a look on that day puts right.
+    may then be taken in the wrong order, which the next claim of that day puts right.
     """
     if is_number(column):
         return ((moment, fill("{moment} > {now}", {"moment": moment, "now": now})),)
-    words = _words(moment, now)
-    return (
-        (moment, fill(AHEAD_TODAY, words)),
-        *[
-            (words["utc"], fill(AHEAD_SPELLED_T, {**words, "range": _spelled_t(words, day)}))
-            for day in ("yesterday", "today", "tomorrow")  # the days that it may be somewhere, by its offset
-        ],
-        (moment, fill(AHEAD_LATER, words)),
-    )
+    parts = _parts(moment, now)
+    days = (YESTERDAY, TODAY, TOMORROW)  # that it may be somewhere, by its offset
+    spelled_t = [(parts["utc"], fill(AHEAD_SPELLED_T, {**parts, "day": fill(day, parts)})) for day in days]
+    return ((moment, fill(AHEAD_TODAY, parts)), *spelled_t, (moment, fill(AHEAD_LATER, parts)))
 
 
 def ended(moment: str, column: ColumnSpec, now: str) -> str:
     """One exact condition: not NULL and not after `now`."""
     if is_number(column):
         return fill("({moment} IS NOT NULL AND {moment} <= {now})", {"moment": moment, "now": now})
-    return fill(ENDED, _words(moment, now))
+    return fill(ENDED, _parts(moment, now))
 
 
-def _words(moment: str, now: str) -> dict[str, str]:
-    return {
-        "moment": moment,
-        "now": now,
-        "utc": fill(UTC, {"moment": moment}),
-        "yesterday": fill(YESTERDAY, {"now": now}),
-        "today": fill(TODAY, {"now": now}),
-        "tomorrow": fill(TOMORROW, {"now": now}),
-    }
+def _parts(moment: str, now: str) -> dict[str, str]:
+    utc, today = fill(UTC, {"moment": moment}), fill(TODAY, {"now": now})
+    return {"moment": moment, "now": now, "utc": utc, "today": today}
 
 
-def _spelled_t(words: dict[str, str], day: str) -> str:
-    return fill(SPELLED_T, {"moment": words["moment"], "day": words[day]})
-
-
-# There is no LATERAL: the list is made anew for each level, and has no order. What all levels found is sorted: no more
-# than a claim's rows for each priority.
+# There is no LATERAL: the list is made anew for each level (priority), and has no order. What all of them found is
+# sorted: no more than a claim's rows for each priority.
 EACH_LEVEL = """
 SELECT {id} AS id FROM _levels
 CROSS JOIN {table}
@@ -139,23 +117,47 @@ WHERE {id} IN (
 ORDER BY {order}
 """
 
-
-def each_level(table: str, id: str, rows: str, order: Sequence[str]) -> str:
-    """The ids that `rows` finds for each level, in order."""
-    return fill(EACH_LEVEL, {"table": table, "id": id, "rows": rows, "order": ", ".join(order)})
-
-
 # A column holds values of any type, and JSON has none for bytes: all are compared as SQL writes them.
 ANY_OF = "quote({expression}) IN (SELECT value FROM json_each(:{name}))"
-
-
-def any_of(expression: str, name: str) -> str:
-    return fill(ANY_OF, {"expression": expression, "name": name})
-
 
 # A column may hold bytes whatever it is declared as, and those need not be text at all.
 TEXT_OF = "CASE typeof({expression}) WHEN 'blob' THEN hex({expression}) ELSE CAST({expression} AS text) END"
 
 
-def text_of(expression: str) -> str:
-    return fill(TEXT_OF, {"expression": expression})
+# A loose index scan, which enters the index anew for each FIFO key or group (a line, in SQL). The first entry of one is
+# its head, so each step is one probe, however long it is. There is no LATERAL: the head's id is looked up first, and
+# its row then by that.
+# From behind `from_line` to the end and, once, on from the start.
+WALK_LINES = """
+WITH RECURSIVE _lines(line, id, taken, wrapped, found, seen) AS (
+    SELECT {from_line}, NULL, FALSE, FALSE, 0, 0
+    UNION ALL
+    SELECT {line}, {id}, {free}, _lines.wrapped OR _lines.line IS NULL OR {line} <= _lines.line, _lines.found + {free},
+           _lines.seen + 1
+    FROM _lines
+    CROSS JOIN {table} ON {id} = COALESCE(
+        (
+            SELECT {id} FROM {table}
+            WHERE {unfinished}{line} > _lines.line
+            ORDER BY {keys}
+            LIMIT 1
+        ),
+        (
+            SELECT {id} FROM {table}
+            WHERE {unfinished}{line} IS NOT NULL AND NOT _lines.wrapped
+            ORDER BY {keys}
+            LIMIT 1
+        )
+    )
+    WHERE _lines.found < {limit} AND _lines.seen < {most}
+      AND ({from_line} IS NULL OR NOT (_lines.wrapped OR {line} <= _lines.line) OR {line} <= {from_line})
+)
+{select}
+"""
+
+# How far it came; nothing need be kept.
+LAST_LINE = """
+SELECT NULL AS kept, line AS last_line, seen, found, wrapped FROM _lines
+ORDER BY seen DESC
+LIMIT 1
+"""

@@ -3,17 +3,15 @@
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from time import monotonic
 
 from sqlqueue.dialect import Connection, PoolSettings
-from sqlqueue_sqlite.gate import Gate
-from sqlqueue_sqlite.handles import Handle, close_handle, named, open_handle, use_wal
-from sqlqueue_sqlite.location import Location
+from sqlqueue_sqlite.connection import SQLiteConnection, WriterLock, retry_while_locked
+from sqlqueue_sqlite.database import Driver, Location, connect, disconnect, use_wal, with_path
 from sqlqueue_sqlite.locks import FileLocks
-from sqlqueue_sqlite.patience import Patience, patiently
-from sqlqueue_sqlite.session import SessionConnection
 from sqlqueue_sqlite.trouble import PoolClosedError, PoolTimeoutError
 
 #: Seconds that a borrower waits unless he says otherwise.
@@ -24,25 +22,18 @@ class SQLitePool:
     """At most `size` connections. It belongs to the process that made it; a child opens a pool of its own."""
 
     def __init__(self, location: Location, settings: PoolSettings) -> None:
+        self.size = settings.size
+        #: One object for all, so that they exclude each other.
+        self.key_locks = FileLocks(location)
         self._location = location
-        self._settings = settings
+        self._statement_timeout = settings.statement_timeout
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._idle: list[SessionConnection] = []
+        self._idle: list[SQLiteConnection] = []
         self._opened = 0
         self._closed = False
-        self._gate = Gate()
-        self._locks = FileLocks(location)
-        self._keeper: Handle | None = None  # a database in memory lives while one connection is open
-
-    @property
-    def size(self) -> int:
-        return self._settings.size
-
-    @property
-    def key_locks(self) -> FileLocks:
-        """One object for all, so that they exclude each other."""
-        return self._locks
+        self._writer_lock = WriterLock()
+        self._memory: Driver | None = None  # a database in memory lives while one connection is open
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Connection]:
@@ -69,7 +60,7 @@ class SQLitePool:
         try:
             yield opened
         finally:
-            close_handle(opened.driver)
+            disconnect(opened.driver)
 
     def close(self) -> None:
         """Close the connections, those that are lent when they come back. In a forked process: nothing."""
@@ -77,46 +68,41 @@ class SQLitePool:
             return
         with self._changed:  # decided: nobody is lent one any more
             self._closed = True
-            idle, self._idle = self._idle, []
-            self._opened -= len(idle)
-            keeper, self._keeper = self._keeper, None
+            drivers = [connection.driver for connection in self._idle]
+            self._idle, self._opened = [], self._opened - len(drivers)
+            memory, self._memory = self._memory, None
             self._changed.notify_all()
-        self._locks.close()
-        for connection in idle:
-            close_handle(connection.driver)
-        if keeper is not None:
-            close_handle(keeper)
+        self.key_locks.close()
+        for driver in drivers if memory is None else [*drivers, memory]:
+            disconnect(driver)
 
-    def _take(self, timeout: float) -> SessionConnection:
-        ends = time.monotonic() + timeout
+    def _take(self, timeout: float) -> SQLiteConnection:
+        ends = monotonic() + timeout
         with self._changed:  # decided: who gets the idle connection, and who may open one
             while True:
-                self._check_open()
+                if self._closed or os.getpid() != self._pid:
+                    raise self._refusal()
                 if self._idle:
                     return self._idle.pop()
                 if self._opened < self.size:
                     self._opened += 1
                     break
-                if not self._changed.wait(max(0.0, ends - time.monotonic())) and time.monotonic() >= ends:
-                    raise self._timed_out(timeout)
+                if not self._changed.wait(max(0.0, ends - monotonic())) and monotonic() >= ends:
+                    raise PoolTimeoutError(
+                        f"all {self.size} connections to the SQLite database {self._location.shown} were in use for "
+                        f"{timeout:g} s; raise pool_size, or hold connections for shorter"
+                    )
         return self._open_or_forget()
 
-    def _check_open(self) -> None:
+    def _refusal(self) -> PoolClosedError:
         if self._closed:
-            raise PoolClosedError(f"the pool of the SQLite database {self._location.shown} was closed")
-        if os.getpid() != self._pid:
-            raise PoolClosedError(
-                f"this pool of the SQLite database {self._location.shown} belongs to process {self._pid}, from which "
-                f"this one was forked; open a pool here"
-            )
-
-    def _timed_out(self, timeout: float) -> PoolTimeoutError:
-        return PoolTimeoutError(
-            f"all {self.size} connections to the SQLite database {self._location.shown} were in use for {timeout:g} s; "
-            "raise pool_size, or hold connections for shorter"
+            return PoolClosedError(f"the pool of the SQLite database {self._location.shown} was closed")
+        return PoolClosedError(
+            f"this pool of the SQLite database {self._location.shown} belongs to process {self._pid}, from which this "
+            "one was forked; open a pool here"
         )
 
-    def _open_or_forget(self) -> SessionConnection:
+    def _open_or_forget(self) -> SQLiteConnection:
         opened = None
         try:
             opened = self._open()
@@ -127,36 +113,31 @@ class SQLitePool:
                     self._changed.notify()
         return opened
 
-    def _open(self) -> SessionConnection:
-        self._keep()
-        handle = open_handle(self._location)
-        seconds = self._settings.statement_timeout
-        ready = False
+    def _open(self) -> SQLiteConnection:
+        memory, seconds = self._location.memory, self._statement_timeout
+        if memory and self._memory is None:
+            self._keep_memory()
+        driver, ready = connect(self._location), False
         try:
-            wal = False if self._location.memory else patiently(lambda: use_wal(handle), Patience(seconds))
+            wal = False if memory else retry_while_locked(partial(use_wal, driver), monotonic() + seconds)
             ready = True
         except sqlite3.Error as error:
-            raise named(error, self._location) from None
+            raise with_path(error, self._location) from None
         finally:
             if not ready:
-                close_handle(handle)
-        return SessionConnection(handle, gate=self._gate, seconds=seconds, wal=wal)
+                disconnect(driver)
+        return SQLiteConnection(driver, writer_lock=self._writer_lock, seconds=seconds, wal=wal)
 
-    def _keep(self) -> None:
-        if not self._lacks_keeper():
-            return
-        keeper = open_handle(self._location)
+    def _keep_memory(self) -> None:
+        driver = connect(self._location)
         with self._changed:  # decided: which of two that open at once stays
-            stays = self._lacks_keeper()
+            stays = self._memory is None and not self._closed
             if stays:
-                self._keeper = keeper
+                self._memory = driver
         if not stays:
-            close_handle(keeper)
+            disconnect(driver)
 
-    def _lacks_keeper(self) -> bool:
-        return self._location.memory and self._keeper is None and not self._closed
-
-    def _give_back(self, connection: SessionConnection) -> None:
+    def _give_back(self, connection: SQLiteConnection) -> None:
         if os.getpid() != self._pid:
             return  # lent before a fork: the parent's
         fit = connection.restore()
@@ -168,4 +149,4 @@ class SQLitePool:
                 self._opened -= 1
             self._changed.notify()
         if not fit:
-            close_handle(connection.driver)
+            disconnect(connection.driver)

@@ -1,10 +1,9 @@
-"""A `Statement` made ready for sqlite3, once, and the loop that executes a call."""
+"""A `Statement` made ready for sqlite3, once, and what executes its calls."""
 
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
-from operator import itemgetter
 from typing import Any
 
 import attrs
@@ -22,12 +21,15 @@ _REMEMBERED = 1024
 
 @attrs.frozen
 class Prepared:
-    """`text` with plain question marks, and how the values for them are picked."""
+    """`text` with plain question marks, and the names of the values for them."""
 
     text: str
     names: tuple[str, ...]
     given: frozenset[str]
-    pick: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+
+    def pick(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values of a call's one execution."""
+        return tuple(map(values.__getitem__, self.names))
 
     def each(self, values: Mapping[str, Any]) -> "zip[tuple[Any, ...]]":
         """The values of each execution of a call with given columns."""
@@ -61,36 +63,24 @@ def _make(statement: Statement) -> Prepared:
         return "?"
 
     text = _NUMBERED.sub(unnumber, statement.text)
-    return Prepared(text=text, names=tuple(names), given=frozenset(statement.given), pick=_picker(names))
+    return Prepared(text=text, names=tuple(names), given=frozenset(statement.given))
 
 
-def _picker(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    if not names:
-        return lambda values: ()
-    if len(names) == 1:
-        name = names[0]
-        return lambda values: (values[name],)
-    return itemgetter(*names)
-
-
-def execute(cursor: sqlite3.Cursor, call: Call) -> list[Row]:
-    """The rows of a call: those of its one execution, or of one execution for each given row."""
-    prepared = prepare(call.statement)
-    if not prepared.given:
-        return cursor.execute(prepared.text, prepared.pick(call.values)).fetchall()
-    text, rows = prepared.text, []
-    for values in prepared.each(call.values):
-        rows += cursor.execute(text, values).fetchall()
-    return rows
-
-
-def execute_all(cursor: sqlite3.Cursor, calls: Sequence[Call]) -> list[list[Row]]:
-    return [execute(cursor, call) for call in calls]
-
-
-def is_one_execution(calls: Sequence[Call]) -> bool:
-    """Whether the calls are a single statement of SQLite's, which is atomic by itself."""
-    return len(calls) == 1 and not calls[0].statement.given
+def execute(cursor: sqlite3.Cursor, calls: Sequence[Call]) -> list[list[Row]]:
+    """The rows of each call: those of its one execution, or of one execution for each given row."""
+    results: list[list[Row]] = []
+    for call in calls:
+        found = _prepared.get(id(call.statement))
+        prepared = prepare(call.statement) if found is None else found[1]
+        values = call.values
+        if prepared.given:
+            rows: list[Row] = []
+            for one in prepared.each(values):
+                rows += cursor.execute(prepared.text, one).fetchall()
+        else:
+            rows = cursor.execute(prepared.text, tuple(map(values.__getitem__, prepared.names))).fetchall()
+        results.append(rows)
+    return results
 
 
 def insert_all(cursor: sqlite3.Cursor, insert: Statement, rows: Sequence[Row], then: Sequence[Call] = ()) -> int:
@@ -101,5 +91,5 @@ def insert_all(cursor: sqlite3.Cursor, insert: Statement, rows: Sequence[Row], t
     cursor.executemany(prepared.text, rows)
     count = cursor.rowcount
     if count:
-        execute_all(cursor, then)
+        execute(cursor, then)
     return count

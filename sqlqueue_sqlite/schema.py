@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from sqlqueue.dialect import ColumnFacts, Connection, Row
@@ -12,11 +13,11 @@ from sqlqueue.errors import SchemaError
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement, fill
-from sqlqueue_sqlite import moments
-from sqlqueue_sqlite.forks import fork_gate
+from sqlqueue_sqlite.connection import retry_while_locked
+from sqlqueue_sqlite.database import fork_lock
 from sqlqueue_sqlite.fragments import NOW_TEXT
-from sqlqueue_sqlite.patience import Patience, patiently
 from sqlqueue_sqlite.trouble import READONLY, primary
+from sqlqueue_sqlite.values import read_moment
 
 # Hidden columns are 1 (of a virtual table), 2 and 3 (generated).
 COLUMNS = 'SELECT name, type, "notnull", dflt_value, pk, hidden FROM pragma_table_xinfo(?1, ?2)'
@@ -34,7 +35,7 @@ QUERY_ONLY = "PRAGMA query_only"
 WRITE = "CREATE TABLE sqlqueue_writable (unused)"
 
 #: Seconds to wait for the write lock when a consumer starts.
-PATIENCE = 10.0
+LOCK_TIMEOUT = 10.0
 
 _SORT = re.compile(r"USE TEMP B-TREE FOR .*ORDER BY")
 
@@ -43,17 +44,16 @@ def describe(connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFact
     """The table's columns by name; None where there is no such table."""
     if spec.schema and spec.schema.lower() not in {str(name).lower() for (name,) in _ask(connection, SCHEMAS)}:
         return None
-    rows = _ask(connection, COLUMNS, spec.name, spec.schema)
+    rows = _ask(connection, COLUMNS, {"table": spec.name, "schema": spec.schema})
     keys = sum(1 for row in rows if row[4])
     return {row[0]: _facts(row, alone=keys == 1) for row in rows} or None
 
 
 def _facts(row: Row, *, alone: bool) -> ColumnFacts:
     _, type, not_null, default, key, hidden = row
-    word = type.partition("(")[0].strip().lower()
     rowid = bool(key) and alone and type.strip().lower() == "integer"
     return ColumnFacts(
-        type=word,
+        type=type.partition("(")[0].strip().lower(),
         nullable=not not_null and not key,
         has_default=rowid or default is not None or hidden in (2, 3),
     )
@@ -69,7 +69,7 @@ def check_writable(connection: Connection, shown: str) -> None:
     if _ask(connection, QUERY_ONLY)[0][0]:
         raise SchemaError(f"the SQLite database {shown}: this connection has PRAGMA query_only set; unset it")
     try:
-        patiently(partial(_write_nothing, connection.driver), Patience(PATIENCE))
+        retry_while_locked(partial(_write_nothing, connection.driver), monotonic() + LOCK_TIMEOUT)
     except sqlite3.OperationalError as error:
         if primary(error) != READONLY:
             raise
@@ -79,7 +79,7 @@ def check_writable(connection: Connection, shown: str) -> None:
 
 
 def _write_nothing(driver: sqlite3.Connection) -> None:
-    with fork_gate:
+    with fork_lock:
         driver.execute("BEGIN IMMEDIATE")
         try:
             driver.execute(WRITE)
@@ -89,7 +89,7 @@ def _write_nothing(driver: sqlite3.Connection) -> None:
 
 def read_clock(connection: Connection) -> datetime:
     """SQLite's clock, which is the host's, to the millisecond."""
-    return moments.read(_ask(connection, fill(READ_CLOCK, {"now": NOW_TEXT}))[0][0])
+    return read_moment(_ask(connection, fill(READ_CLOCK, {"now": NOW_TEXT}))[0][0])
 
 
 def lacks_index(connection: Connection, statement: Statement, spec: TableSpec) -> bool:
@@ -119,19 +119,14 @@ def _reads_many(detail: str, spec: TableSpec) -> bool:
 
 
 def _explain(connection: Connection, how: str, statement: Statement) -> list[Row]:
-    values: dict[str, Any] = {name: [None] if name in statement.given else None for name in statement.parameters}
-    explained = Statement(
-        name="explain",
-        text=fill(how, {"statement": statement.text}),
-        parameters=statement.parameters,
-        given=statement.given,
-        width=1,
-        writes=False,
-    )
-    return connection.run([Call(explained, values)])[0]
+    values = {name: [None] if name in statement.given else None for name in statement.parameters}
+    return _ask(connection, fill(how, {"statement": statement.text}), values, given=statement.given)
 
 
-def _ask(connection: Connection, text: str, *values: Any) -> list[Row]:
-    names = tuple(f"v{number}" for number, _ in enumerate(values))
-    question = Statement(name="ask", text=text, parameters=names, width=1, writes=False)
-    return connection.run([Call(question, dict(zip(names, values, strict=True)))])[0]
+def _ask(
+    connection: Connection, text: str, values: Mapping[str, Any] | None = None, *, given: tuple[str, ...] = ()
+) -> list[Row]:
+    """The rows of a query, whose values are in the order of its placeholders."""
+    values = values or {}
+    question = Statement(name="ask", text=text, parameters=tuple(values), given=given, width=1, writes=False)
+    return connection.run([Call(question, values)])[0]

@@ -1,4 +1,4 @@
-"""Wake: a thread that sees other connections' commits by `PRAGMA data_version`, without reading the table."""
+"""A thread that sees other connections' commits by `PRAGMA data_version`, without reading a table."""
 
 import logging
 import sqlite3
@@ -7,15 +7,13 @@ from collections.abc import Callable
 
 from sqlqueue.dialect import Hint
 from sqlqueue.errors import SQLQueueError
-from sqlqueue_sqlite.forks import fork_gate
-from sqlqueue_sqlite.handles import Handle, close_handle, open_handle
-from sqlqueue_sqlite.location import Location
-from sqlqueue_sqlite.patience import uneven
+from sqlqueue_sqlite.connection import uneven
+from sqlqueue_sqlite.database import Driver, Location, connect, disconnect, fork_lock
 from sqlqueue_sqlite.trouble import is_busy
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks. A look costs 3 µs; every 5 ms that is 2 % of a core at most.
+#: Seconds between two queries of the version. One costs 3 µs; every 5 ms that is 2 % of a core at most.
 WATCH_INTERVAL = 0.005
 
 FIRST_PAUSE = 0.05  # seconds after trouble, doubling
@@ -25,11 +23,14 @@ DATA_VERSION = "PRAGMA data_version"
 
 
 class DataVersionWaker:
-    """Calls `wake(Hint())` soon after each commit to the database; it cannot tell whose, nor to which table.
+    """Calls `wake(Hint())` soon after each commit to the database; whose, and to which table, it does not know.
 
-    It wakes once when it has connected, for what was committed before it looked. Trouble ends nothing: it
-    connects again with growing pauses, and logs the loss once and the return once.
+    It wakes once when it has connected, for what was committed before. Trouble ends nothing: it
+    connects anew, with growing pauses, and logs the loss once and the return once.
     """
+
+    #: It has a connection of its own.
+    borrows = False
 
     def __init__(
         self, location: Location, wake: Callable[[Hint], None], *, watch_interval: float = WATCH_INTERVAL
@@ -39,19 +40,14 @@ class DataVersionWaker:
         self._interval = watch_interval
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sqlqueue-sqlite-waker", daemon=True)
-        self._handle: Handle | None = None
+        self._driver: Driver | None = None
         self._seen: int | None = None
         self._failures = 0
 
     @property
     def certain(self) -> bool:
-        """Whether it is connected and looking: then no commit escapes it."""
-        return self._handle is not None and not self._failures
-
-    @property
-    def borrows(self) -> bool:
-        """Never: it has a connection of its own."""
-        return False
+        """Whether it is connected: then no commit escapes it."""
+        return self._driver is not None and not self._failures
 
     def start(self) -> None:
         self._thread.start()
@@ -63,27 +59,26 @@ class DataVersionWaker:
             self._thread.join()
 
     def step(self) -> float:
-        """One look; seconds until the next."""
+        """Query the version once; seconds until the next time."""
         try:
-            self._look()
+            if self._driver is None:
+                self._driver = connect(self._location)
+            if fork_lock.forking:
+                fork_lock.wait()
+            with fork_lock.own.lock:
+                # All of the rows: a statement left half way holds a lock.
+                version = self._driver.execute(DATA_VERSION).fetchall()[0][0]
+            if version != self._seen:
+                self._seen = version
+                self._wake(Hint())
         except (sqlite3.Error, SQLQueueError) as error:
             if is_busy(error):  # a database in memory is locked while somebody writes
                 return self._interval
             return self._trouble(error)
         if self._failures:
             self._failures = 0
-            log.info("watching the SQLite database %s again", self._location.shown)
+            log.info("the watch of the SQLite database %s has recovered", self._location.shown)
         return self._interval
-
-    def _look(self) -> None:
-        if self._handle is None:
-            self._handle = open_handle(self._location)
-        # All of the rows: a statement left half way holds a lock.
-        with fork_gate:
-            version = self._handle.execute(DATA_VERSION).fetchall()[0][0]
-        if version != self._seen:
-            self._seen = version
-            self._wake(Hint())
 
     def _trouble(self, error: Exception) -> float:
         self._disconnect()
@@ -94,9 +89,9 @@ class DataVersionWaker:
         return uneven(min(doubled, LONGEST_PAUSE))
 
     def _disconnect(self) -> None:
-        handle, self._handle, self._seen = self._handle, None, None
-        if handle is not None:
-            close_handle(handle)
+        driver, self._driver, self._seen = self._driver, None, None
+        if driver is not None:
+            disconnect(driver)
 
     def _watch(self) -> None:
         pause = 0.0

@@ -185,6 +185,7 @@ class Runner:
             self._log(delivery, error)
         seconds = perf_counter() - began
         verdict = ACKNOWLEDGED if outcome is None else self._decide(delivery, outcome)
+        outcome = None  # an error refers to this frame: a cycle would keep what the handler held
         if not (delivery.asked and verdict.processed):
             return Finished(work, verdict, seconds)
         if delivery.opened and not verdict.settlement.keeps:  # what is written now would be undone

@@ -1,5 +1,7 @@
 """What a handler may do with its delivery's connection, and what becomes of one that is kept."""
 
+import gc
+import logging
 import sqlite3
 from threading import Event, Thread
 from types import SimpleNamespace
@@ -45,6 +47,36 @@ def test_what_a_handler_kept_of_a_sqlite_connection_is_closed(sqlite_database: D
         assert kept[0] is not kept[2]
         kept.clear()  # SQLite itself closes the file when the last statement of it is gone
     assert sqlite_database.execute("SELECT count(*) FROM full_jobs WHERE done_at IS NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("strategy", SEATED)
+def test_a_handler_that_fails_keeps_nothing_and_forces_no_garbage_collection(
+    sqlite_database: Database, strategy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """FAULTS i2: its error refers to its variables, until the row is settled. (A log that keeps errors keeps those.)"""
+    caplog.set_level(logging.CRITICAL + 1, "sqlqueue")
+    collections: list[Any] = []
+    seen: set[int] = set()
+    monkeypatch.setattr(gc, "collect", collections.append)
+    with Broker(sqlite_database.url, poll_interval=60.0) as broker:
+        queue = queue_of(broker, strategy)
+
+        @queue.handler(transactional=True, max_attempts=1)
+        def handle(message: Any, delivery: Delivery) -> None:
+            connection, cursor = delivery.connection, delivery.connection.execute("SELECT 1")
+            seen.add(id(connection))
+            raise ValueError(cursor.fetchall())
+
+        queue.enqueue_many(range(5))
+        consumer, recorder = recorded(broker)
+        gc.disable()
+        try:
+            with consumer:
+                recorder.wait_for("parked", count=5)
+        finally:
+            gc.enable()
+        assert len(seen) == 1
+    assert collections == []
 
 
 @pytest.mark.parametrize("strategy", SEATED)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from sqlqueue.errors import Unsupported
-from sqlqueue_sqlite.location import parse
-from sqlqueue_sqlite.locks import FileLocks
-from sqlqueue_sqlite.mechanisms import Mechanism, WholeFile
+from sqlqueue_sqlite.database import parse
+from sqlqueue_sqlite.locks import FileLocks, LockMethod, WholeFile
 from tests.support.children import LIMIT, Child, child
 from tests.support.database import Database
 
@@ -51,8 +50,8 @@ def make_locks(sqlite_database: Database) -> Iterator[Callable[..., FileLocks]]:
     """Locks of this process on the test's file."""
     with ExitStack() as until_end:
 
-        def make(mechanism: Mechanism | None = None) -> FileLocks:
-            locks = FileLocks(parse(sqlite_database.url), mechanism=mechanism)
+        def make(method: LockMethod | None = None) -> FileLocks:
+            locks = FileLocks(parse(sqlite_database.url), method=method)
             until_end.callback(locks.close)
             return locks
 

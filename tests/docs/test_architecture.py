@@ -1,4 +1,4 @@
-"""docs/architecture.md names the files that are there, and the packages keep to the sizes and layers that it promises."""
+"""docs/architecture.md names the files that are there, and the packages keep the sizes that it promises."""
 
 import ast
 import re
@@ -117,7 +117,7 @@ def imported(module: str) -> set[str]:
 
 
 def test_no_two_modules_import_each_other_by_whatever_way() -> None:
-    """Modules that import none of those that are left are taken out, until none is left but circles and what imports them."""
+    """Modules that import none of those left are taken out, until only circles and their importers are left."""
     graph = {module: imported(module) for module in MODULES}
     while leaves := [module for module, targets in graph.items() if not targets & set(graph)]:
         for module in leaves:

@@ -9,7 +9,7 @@ from sqlqueue.dialect import Dialect
 from sqlqueue.hookspecs import hookimpl
 from sqlqueue.plugins import manager
 from sqlqueue_sqlite import SQLiteDialect
-from sqlqueue_sqlite.location import parse
+from sqlqueue_sqlite.database import parse
 from tests.integrations.callers import SQLITE, Caller
 from tests.integrations.joining import JoiningTests
 from tests.support.database import Database

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sqlqueue.errors import Unsupported
-from sqlqueue_sqlite.location import parse
-from sqlqueue_sqlite.locks import FileLocks
-from sqlqueue_sqlite.mechanisms import WholeFile
+from sqlqueue_sqlite.database import parse
+from sqlqueue_sqlite.locks import FileLocks, WholeFile
 
 
 def say(*words: object) -> None:
@@ -81,7 +80,7 @@ def answer(locks: FileLocks, url: str, verb: str, *words: str) -> object:
 
 def main(url: str, options: str) -> None:
     whole_file = WholeFile() if json.loads(options).get("whole_file") else None
-    locks = FileLocks(parse(url), mechanism=whole_file)
+    locks = FileLocks(parse(url), method=whole_file)
     say("ready")
     for line in iter(sys.stdin.readline, ""):
         verb, *words = line.split()

@@ -9,7 +9,8 @@ import pytest
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call
-from sqlqueue_sqlite import patience, prepared
+from sqlqueue_sqlite import connection as module
+from sqlqueue_sqlite import prepared
 from sqlqueue_sqlite.dialect import SQLiteDialect
 from tests.support.database import Database
 from tests.unit.sqlite.conftest import JOBS, OpenPool, ask, call, compose, dialect_of
@@ -29,7 +30,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         found.set()
         return seconds
 
-    monkeypatch.setattr(patience, "uneven", uneven)
+    monkeypatch.setattr(module, "uneven", uneven)
     return found
 
 

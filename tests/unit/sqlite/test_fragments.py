@@ -14,7 +14,7 @@ from sqlqueue.clock import LONGEST_DELAY, UTC
 from sqlqueue.dialect import Connection
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
-from sqlqueue_sqlite import fragments, moments
+from sqlqueue_sqlite import fragments, values
 from sqlqueue_sqlite.dialect import SQLiteDialect
 from tests.unit.sqlite.conftest import ask
 
@@ -25,7 +25,7 @@ FLOAT = attrs.evolve(TEXT, type=float)
 
 # Every spelling that is due on time; with a blank, only UTC without a Z is.
 SPELLINGS: dict[str, Callable[[datetime], str]] = {
-    "ours": moments.to_text,
+    "ours": values.moment_to_text,
     "CURRENT_TIMESTAMP": lambda moment: moment.strftime("%Y-%m-%d %H:%M:%S"),
     "milliseconds": lambda moment: moment.isoformat(" ", "milliseconds")[:23],
     "T and Z": lambda moment: moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -57,8 +57,8 @@ def check(connection: Connection, column: ColumnSpec, stored: Any, now: Any, *, 
             connection, f"SELECT {expression} FROM (SELECT :stored AS m) WHERE {condition}", stored=stored, now=now
         )
     ]
-    expected = set() if due else {moments.read(stored)}
-    assert {moments.read(value) for value in found} == expected
+    expected = set() if due else {values.read_moment(stored)}
+    assert {values.read_moment(value) for value in found} == expected
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -68,7 +68,7 @@ def test_every_spelling_is_due_on_time(connection: Connection, spelling: str, ho
     for apart in (1, 60, 45 * 60, 7 * 3600, 13 * 3600, 26 * 3600, 3 * 86400):
         for seconds in (apart, 0, -apart):
             moment = now + timedelta(seconds=seconds)
-            check(connection, TEXT, SPELLINGS[spelling](moment), moments.to_text(now), due=seconds <= 0)
+            check(connection, TEXT, SPELLINGS[spelling](moment), values.moment_to_text(now), due=seconds <= 0)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
@@ -82,13 +82,13 @@ def test_every_due_row_meets_one_condition_and_no_other_does(
 ) -> None:
     now = now.replace(microsecond=0)
     stored = SPELLINGS[spelling](now + timedelta(seconds=seconds))
-    check(connection, TEXT, stored, moments.to_text(now), due=seconds <= 0)
+    check(connection, TEXT, stored, values.moment_to_text(now), due=seconds <= 0)
 
 
 def test_our_own_spelling_is_exact_to_the_microsecond(connection: Connection) -> None:
     for microseconds in (-1, 0, 1):
-        stored = moments.to_text(NOW + timedelta(microseconds=microseconds))
-        check(connection, TEXT, stored, moments.to_text(NOW), due=microseconds <= 0)
+        stored = values.moment_to_text(NOW + timedelta(microseconds=microseconds))
+        check(connection, TEXT, stored, values.moment_to_text(NOW), due=microseconds <= 0)
 
 
 @pytest.mark.parametrize("column", [WHOLE, FLOAT])
@@ -126,7 +126,7 @@ def test_null_counts_as_long_due_and_never_as_ended(
 
 @pytest.mark.parametrize("stored", ["", "soon", "2025-02-28T12:00:00+0200", "2025-02-28 12:00:00-xx:00", 7])
 def test_what_sqlite_cannot_read_is_due_in_the_end(connection: Connection, stored: object) -> None:
-    now = moments.to_text(NOW) if stored != "soon" else "t"
+    now = values.moment_to_text(NOW) if stored != "soon" else "t"
     assert met(connection, fragments.due("m", TEXT, ":now"), stored, now) == 1
 
 
@@ -142,7 +142,7 @@ def test_the_databases_clock_compares_with_what_we_write(
     assert met(connection, conditions, encode(clock - timedelta(seconds=2)), None) == 1
     assert met(connection, conditions, encode(clock + timedelta(minutes=1)), None) == 0
     stored = ask(connection, f"SELECT {now}")[0][0]
-    assert abs(moments.read(stored) - clock) < timedelta(seconds=5)
+    assert abs(values.read_moment(stored) - clock) < timedelta(seconds=5)
 
 
 def now_and_later(connection: Connection, column: ColumnSpec, seconds: float | None) -> tuple[Any, Any]:
@@ -150,7 +150,7 @@ def now_and_later(connection: Connection, column: ColumnSpec, seconds: float | N
     ((now, later),) = ask(
         connection, f"SELECT {fragments.now(TEXT)}, {fragments.later(column, ':seconds')}", seconds=seconds
     )
-    return moments.read(now), later
+    return values.read_moment(now), later
 
 
 # The float column holds a julian day's fraction in between, which tells about 40 µs apart.
@@ -166,7 +166,7 @@ def test_so_many_seconds_later_is_rounded_up_to_what_the_column_holds(
 ) -> None:
     now, stored = now_and_later(connection, column, seconds)
     asked = now + timedelta(seconds=seconds)
-    assert timedelta(seconds=-off) <= moments.read(stored) - asked <= timedelta(seconds=step + off)
+    assert timedelta(seconds=-off) <= values.read_moment(stored) - asked <= timedelta(seconds=step + off)
     assert type(stored) is {TEXT: str, WHOLE: int, FLOAT: float}[column]
 
 
@@ -175,7 +175,7 @@ def test_a_row_that_waits_for_nothing_is_due_by_the_databases_clock_at_once(conn
         ((now, later),) = ask(connection, f"SELECT {fragments.now(column)}, {fragments.later(column, ':s')}", s=0)
         assert now == later
     now, later = now_and_later(connection, WHOLE, 0)
-    assert later == moments.to_whole_seconds(now)
+    assert later == values.moment_to_whole_seconds(now)
 
 
 @pytest.mark.parametrize("column", [TEXT, WHOLE, FLOAT])
@@ -194,7 +194,7 @@ def test_each_condition_is_one_range_of_an_index(connection: Connection, column:
         plan = ask(
             connection,
             f"EXPLAIN QUERY PLAN SELECT id FROM moments WHERE {condition} ORDER BY {moment} LIMIT 5",
-            now=moments.to_text(NOW),
+            now=values.moment_to_text(NOW),
         )
         details = [detail for *_, detail in plan]
         assert len(details) == 1, details

@@ -9,8 +9,8 @@ import pytest
 
 from sqlqueue.dialect import Trouble
 from sqlqueue.errors import DeclarationError, SchemaError, Unsupported
-from sqlqueue_sqlite import handles, sqlqueue_dialect, sqlqueue_driver_connection
-from sqlqueue_sqlite.location import FORMS
+from sqlqueue_sqlite import database, sqlqueue_dialect, sqlqueue_driver_connection
+from sqlqueue_sqlite.database import FORMS
 from tests.unit.sqlite.conftest import OpenPool, ask, dialect_of
 
 
@@ -128,7 +128,7 @@ def test_an_old_sqlite_is_refused_by_both_versions(
     monkeypatch: pytest.MonkeyPatch,
     open_pool: OpenPool,
 ) -> None:
-    monkeypatch.setattr(handles, "VERSION", version)
+    monkeypatch.setattr(database, "VERSION", version)
     there = ".".join(map(str, version))
     with pytest.raises(Unsupported, match=f"SQLite {re.escape(there)} is too old.*needs {re.escape(needed)}"):
         open_pool(dialect_of(url.format(tmp_path))).probe()

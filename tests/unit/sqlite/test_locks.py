@@ -14,9 +14,8 @@ import pytest
 
 from sqlqueue.errors import Unsupported
 from sqlqueue_sqlite import locks as module
-from sqlqueue_sqlite.location import Location
-from sqlqueue_sqlite.locks import FileLocks
-from sqlqueue_sqlite.mechanisms import OFFSETS, ByteRanges, Mechanism, WholeFile, of_this_platform
+from sqlqueue_sqlite.database import Location
+from sqlqueue_sqlite.locks import OFFSETS, ByteRanges, FileLocks, LockMethod, WholeFile, method_of_platform
 from sqlqueue_sqlite.trouble import PoolClosedError
 from tests.support.leftovers import open_files
 
@@ -27,8 +26,8 @@ MakeLocks = Callable[..., FileLocks]
 def make_locks(path: Path) -> Iterator[MakeLocks]:
     with ExitStack() as until_end:
 
-        def make(location: Location | None = None, mechanism: Mechanism | None = None) -> FileLocks:
-            locks = FileLocks(location or Location.file(str(path)), mechanism=mechanism)
+        def make(location: Location | None = None, method: LockMethod | None = None) -> FileLocks:
+            locks = FileLocks(location or Location.file(str(path)), method=method)
             until_end.callback(locks.close)
             return locks
 
@@ -191,8 +190,8 @@ def test_locks_that_nobody_closed_end_with_their_object(make_locks: MakeLocks, p
     assert make_locks().try_lock("a")
 
 
-def test_a_platforms_finest_mechanism_is_chosen() -> None:
-    assert of_this_platform() == (ByteRanges() if sys.platform == "linux" else WholeFile())
+def test_a_platforms_finest_method_is_chosen() -> None:
+    assert method_of_platform() == (ByteRanges() if sys.platform == "linux" else WholeFile())
 
 
 def test_ten_thousand_keys_are_held_at_once(make_locks: MakeLocks) -> None:
@@ -234,7 +233,7 @@ def test_opening_again_opens_nothing_and_closing_leaves_nothing(make_locks: Make
 
 
 def test_the_whole_file_is_one_objects_alone(make_locks: MakeLocks, path: Path) -> None:
-    one, other = make_locks(mechanism=WholeFile()), make_locks(mechanism=WholeFile())
+    one, other = make_locks(method=WholeFile()), make_locks(method=WholeFile())
     one.open()
     refusal = f"{re.escape(str(side_file(path)))} for itself.*; run one consumer process .*, or declare a lease column"
     for attempt in (other.open, lambda: other.try_lock("a")):
@@ -246,7 +245,7 @@ def test_the_whole_file_is_one_objects_alone(make_locks: MakeLocks, path: Path) 
 
 
 def test_keys_are_locked_once_within_the_whole_file(make_locks: MakeLocks) -> None:
-    locks = make_locks(mechanism=WholeFile())
+    locks = make_locks(method=WholeFile())
     assert locks.try_lock("a")
     assert not locks.try_lock("a")
     assert locks.try_lock("b")

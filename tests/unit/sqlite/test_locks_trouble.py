@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from sqlqueue.errors import SchemaError
-from sqlqueue_sqlite.location import Location
-from sqlqueue_sqlite.locks import FileLocks
-from sqlqueue_sqlite.mechanisms import ByteRanges, WholeFile
+from sqlqueue_sqlite.database import Location
+from sqlqueue_sqlite.locks import ByteRanges, FileLocks, WholeFile
 from tests.support.leftovers import open_files
 
 NOBODY = 65534
@@ -93,7 +92,7 @@ def test_the_side_file_is_opened_once_the_obstacle_is_gone(tmp_path: Path) -> No
 
 def test_a_file_system_without_locks_is_named_and_the_file_closed(path: Path) -> None:
     with pytest.raises(OSError, match=re.escape(f"'{path}-sqlqueue-locks'")) as raised:
-        FileLocks(Location.file(str(path)), mechanism=WithoutLocks()).open()
+        FileLocks(Location.file(str(path)), method=WithoutLocks()).open()
     assert (raised.value.errno, open_files(path)) == (errno.ENOLCK, [])
 
 
@@ -101,9 +100,9 @@ def test_a_file_system_without_locks_is_named_and_the_file_closed(path: Path) ->
 def test_a_kernel_that_cannot_lock_is_found_at_the_start() -> None:
     path = os.open("/", os.O_PATH)
     try:
-        for mechanism in (ByteRanges(), WholeFile()):
+        for method in (ByteRanges(), WholeFile()):
             with pytest.raises(OSError, match="Bad file descriptor"):
-                mechanism.begin(path)
+                method.begin(path)
     finally:
         os.close(path)
 

@@ -139,7 +139,7 @@ def test_a_connection_that_fails_oddly_is_replaced(open_pool: OpenPool, path: Pa
             ask(broken, "SELECT * FROM t")
     # What `is_spoiled` says of such an error decides.
     with pool.connection() as lent:
-        lent.spoiled = True  # type: ignore[attr-defined]
+        lent.close()
     with pool.connection(0) as other:
         assert other is not lent
 

@@ -16,10 +16,10 @@ from sqlqueue.errors import SchemaError, Unsupported
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec, spec_of
 from sqlqueue.table import table
-from sqlqueue_sqlite import handles
+from sqlqueue_sqlite import database
+from sqlqueue_sqlite.database import Location
+from sqlqueue_sqlite.ddl import affinity
 from sqlqueue_sqlite.dialect import SQLiteDialect
-from sqlqueue_sqlite.location import Location
-from sqlqueue_sqlite.misfits import affinity
 from tests.unit.sqlite.conftest import compose
 
 
@@ -199,7 +199,7 @@ def test_an_old_server_is_refused(
     connection: Connection, dialect: SQLiteDialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialect.check_server(connection)
-    monkeypatch.setattr(handles, "VERSION", (3, 31, 1))
+    monkeypatch.setattr(database, "VERSION", (3, 31, 1))
     with pytest.raises(Unsupported, match=r"SQLite 3\.31\.1"):
         dialect.check_server(connection)
 

@@ -17,7 +17,7 @@ from sqlqueue.clock import UTC
 from sqlqueue.dialect import Connection
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
-from sqlqueue_sqlite import moments, values
+from sqlqueue_sqlite import values
 from sqlqueue_sqlite.dialect import SQLiteDialect
 from tests.unit.sqlite.conftest import ask
 
@@ -139,14 +139,14 @@ def test_a_naive_moment_is_refused(kind: type) -> None:
     ],
 )
 def test_any_iso_form_is_read(text: object, moment: datetime) -> None:
-    assert moments.read(text) == moment
-    assert moments.read(text).utcoffset() == timedelta(0)
+    assert values.read_moment(text) == moment
+    assert values.read_moment(text).utcoffset() == timedelta(0)
 
 
 @pytest.mark.parametrize("value", ["", "soon", "2025-13-01", "2025-03-01T25:00Z", "12:00", b"2025-03-01", 1e300])
 def test_what_is_no_moment_raises(value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
-        moments.read(value)
+        values.read_moment(value)
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_json_has_no_nan() -> None:
 
 @given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(2200, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001
 def test_moments_survive_every_column_and_keep_their_order(moment: datetime) -> None:
-    assert moments.read(moments.to_text(moment)) == moment
-    assert moments.read(moments.to_seconds(moment)) == moment
-    assert timedelta(0) <= moments.read(moments.to_whole_seconds(moment)) - moment < timedelta(seconds=1)
-    assert timedelta(0) <= moment - moments.read(moments.to_seconds_passed(moment)) < timedelta(seconds=1)
-    assert len(moments.to_text(moment)) == moments.WIDTH
+    assert values.read_moment(values.moment_to_text(moment)) == moment
+    assert values.read_moment(values.moment_to_seconds(moment)) == moment
+    assert timedelta(0) <= values.read_moment(values.moment_to_whole_seconds(moment)) - moment < timedelta(seconds=1)
+    assert timedelta(0) <= moment - values.read_moment(values.moment_to_seconds_passed(moment)) < timedelta(seconds=1)
+    assert len(values.moment_to_text(moment)) == values.WIDTH
 
 
 def test_the_drivers_adapters_are_never_asked(connection: Connection) -> None:

@@ -7,34 +7,34 @@ from time import monotonic
 
 import pytest
 
-from sqlqueue_sqlite import forks
-from sqlqueue_sqlite.forks import ForkGate
+from sqlqueue_sqlite import database
+from sqlqueue_sqlite.database import ForkLock
 
 LIMIT = 10.0
 
 
 class Inside(threading.Thread):
-    """A thread inside the gate until it may leave."""
+    """A thread inside the lock until it may leave."""
 
-    def __init__(self, gate: ForkGate) -> None:
+    def __init__(self, lock: ForkLock) -> None:
         super().__init__()
-        self._gate, self.entered, self.leave = gate, threading.Event(), threading.Event()
+        self._lock, self.entered, self.leave = lock, threading.Event(), threading.Event()
         self.start()
 
     def run(self) -> None:
-        with self._gate:
+        with self._lock:
             self.entered.set()
             self.leave.wait(LIMIT)
 
 
-def forking(gate: ForkGate) -> tuple[threading.Thread, threading.Event]:
-    """A thread that forks, as far as the gate is asked."""
+def forking(lock: ForkLock) -> tuple[threading.Thread, threading.Event]:
+    """A thread that forks, as far as the lock is asked."""
     forked = threading.Event()
 
     def fork() -> None:
-        gate.before_fork()
+        lock.before_fork()
         forked.set()
-        gate.after_fork()
+        lock.after_fork()
 
     thread = threading.Thread(target=fork)
     thread.start()
@@ -42,27 +42,27 @@ def forking(gate: ForkGate) -> tuple[threading.Thread, threading.Event]:
 
 
 def test_a_fork_waits_for_a_thread_that_is_inside() -> None:
-    gate = ForkGate()
-    inside = Inside(gate)
+    lock = ForkLock()
+    inside = Inside(lock)
     assert inside.entered.wait(LIMIT)
-    thread, forked = forking(gate)
+    thread, forked = forking(lock)
     assert not forked.wait(0.1)
     inside.leave.set()
     assert forked.wait(LIMIT)
     thread.join()
     inside.join()
-    with gate:
+    with lock:
         pass
 
 
 def test_nobody_enters_while_a_fork_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate = ForkGate()
-    first = Inside(gate)
+    lock = ForkLock()
+    first = Inside(lock)
     assert first.entered.wait(LIMIT)
-    thread, forked = forking(gate)
-    while not gate._forking:
+    thread, forked = forking(lock)
+    while not lock.forking:
         pass
-    second = Inside(gate)
+    second = Inside(lock)
     assert not second.entered.wait(0.1)
     first.leave.set()
     assert second.entered.wait(LIMIT)
@@ -73,27 +73,27 @@ def test_nobody_enters_while_a_fork_waits(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_thread_may_fork_and_enter_again_while_it_is_inside() -> None:
-    gate = ForkGate()
+    lock = ForkLock()
     before = monotonic()
-    with gate:
-        gate.before_fork()
-        gate.after_fork()
-        with gate:
-            gate.before_fork()
-            gate.after_fork_in_child()
-            with gate:
+    with lock:
+        lock.before_fork()
+        lock.after_fork()
+        with lock:
+            lock.before_fork()
+            lock.after_fork_in_child()
+            with lock:
                 pass
-    gate.before_fork()
-    gate.after_fork()
-    assert monotonic() - before < forks.PATIENCE
+    lock.before_fork()
+    lock.after_fork()
+    assert monotonic() - before < database.FORK_TIMEOUT
 
 
 def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "PATIENCE", 0.05)
-    gate = ForkGate()
-    inside = Inside(gate)
+    monkeypatch.setattr(database, "FORK_TIMEOUT", 0.05)
+    lock = ForkLock()
+    inside = Inside(lock)
     assert inside.entered.wait(LIMIT)
-    thread, forked = forking(gate)
+    thread, forked = forking(lock)
     assert forked.wait(LIMIT)
     inside.leave.set()
     thread.join()
@@ -103,13 +103,13 @@ def test_a_fork_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_children_of_a_process_that_is_busy_in_sqlite_can_use_it() -> None:
-    """Without the gate about one in fifty hangs in its first call."""
+    """Without the lock about one in fifty hangs in its first call."""
     stop = threading.Event()
     connection = sqlite3.connect(":memory:", check_same_thread=False)
 
     def busy() -> None:
         while not stop.is_set():
-            with forks.fork_gate:
+            with database.fork_lock:
                 connection.execute("SELECT zeroblob(100)").fetchall()
 
     threads = [threading.Thread(target=busy)]
