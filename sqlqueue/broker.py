@@ -36,14 +36,14 @@ class Listener:
 
 
 class Broker:
-    """A database and what sqlqueue does in it.
+    """A database, the connections to it in this process, and the queues on its tables.
 
     `source`: a URL (`postgresql://…`, `sqlite:///file.db`, `sqlite:////absolute/path.db`, `sqlite://` for one in
     memory) or a `psycopg_pool.ConnectionPool` of one's own. `pool_size`: connections at most of a pool that the
-    broker opens (10). `poll_interval`: seconds between looks at an idle queue (1). `notify`: wake by notifications,
-    where the database has them.
-    `lease`: seconds that a claimed row stays out if its process dies (30). `codec`: messages to payloads (JSON).
-    `statement_timeout`: seconds that a statement of the consumer's own may take (10).
+    broker opens (10). `poll_interval`: seconds between two claims of an idle queue (1). `notify`: wake by
+    notifications, where the database has them. `lease`: seconds until a claimed row is due if its process dies (30).
+    `codec`: messages to payloads (JSON). `statement_timeout`: seconds that a statement of the consumer's own may take
+    (10).
 
     Nothing connects before the first use, and nothing is shared across a fork. A context manager: leaving it
     closes the broker.
@@ -80,6 +80,9 @@ class Broker:
         self._listeners: dict[int, list[Listener]] = {}
         self._pools: dict[int, Pool] = {}
         self._publishers: dict[tuple[int, str], Publisher] = {}
+        # The tables, by their description's id, whose handlers listen on channels of their own.
+        self._notified: set[int] = set()
+        self._notifications: dict[tuple[str, str], Sequence[Call]] = {}
 
     def __repr__(self) -> str:
         return f"<Broker {self.dialect.source}>"
@@ -115,7 +118,7 @@ class Broker:
 
     @property
     def pool(self) -> Pool:
-        """This process's connections; a forked child gets its own, and its parent's are left alone."""
+        """This process's connections. A forked child gets its own and leaves its parent's alone."""
         if self.closed:
             raise BrokerClosed(f"{self!r} is closed")
         pool = self._pools.get(os.getpid())
@@ -125,7 +128,7 @@ class Broker:
         return pool
 
     def adopt(self, connection: Any) -> Connection:
-        """A caller's connection, to run statements in its transaction; `DeclarationError` for one we do not know."""
+        """A caller's connection, to run statements in its transaction; `DeclarationError` for an unknown one."""
         driver = manager().hook.sqlqueue_driver_connection(obj=connection)
         adopted = None if driver is None else self.dialect.adopt(driver)
         if adopted is None:
@@ -171,33 +174,36 @@ class Broker:
     def ddl(self, declared: "type | TableSpec") -> str:
         """The recommended table and index for a declaration, and with `notify` the trigger, as a script."""
         spec = spec_of(declared)
-        statements = ddl_statements(self.dialect, spec, notify=self._notifies(spec))
+        statements = ddl_statements(self.dialect, spec, notify=self.notify or id(spec) in self._notified)
         return "".join(f"{text.strip().rstrip(';')};\n" for text in statements)
 
     def create_tables(self) -> None:
-        """Create the tables of all queues asked for so far where they are missing; existing tables stay as they are."""
+        """Create the missing tables of all queues asked for so far. Existing tables stay as they are."""
         specs = {id(queue.spec): queue.spec for queue in self.queues}
         with self.pool.connection() as connection:
             for spec in specs.values():
-                statements = ddl_statements(self.dialect, spec, notify=self._notifies(spec))
+                statements = ddl_statements(self.dialect, spec, notify=self.notify or id(spec) in self._notified)
                 connection.run([Call(Statement("create table", text, ())) for text in statements])
-
-    def _notifies(self, spec: TableSpec) -> bool:
-        """Whether somebody is to be told of a table's changes."""
-        handlers = [queue.registered for queue in self.queues if queue.spec is spec]
-        return self.notify or any(handler is not None and handler.channels for handler in handlers)
 
     # -- wake-ups ---------------------------------------------------------------------------------------------
 
-    def notifications(self, queue: Queue | Destination) -> list[Call]:
+    def notify_of(self, spec: TableSpec) -> None:
+        """Notify of this table's rows, whatever `notify` says: its handler listens on channels of its own."""
+        self._notified.add(id(spec))
+
+    def notifications(self, queue: Queue | Destination) -> Sequence[Call]:
         """The statement that wakes other programs when the insert, or the move, commits; none without `notify`."""
-        if not self._notifies(queue.spec):
-            return []
-        sent = self.dialect.notification(queue.spec.full_name, queue.group or "")
-        if sent is None:
-            return []
-        template, values = sent
-        return [Call(statement("notify", template, {}, placeholder=self.dialect.placeholder, width=1), values)]
+        if not self.notify and id(queue.spec) not in self._notified:
+            return ()
+        where = queue.spec.full_name, queue.group or ""
+        if where not in self._notifications:
+            sent = self.dialect.notification(*where)
+            calls: Sequence[Call] = ()
+            if sent is not None:
+                notify = statement("notify", sent[0], {}, placeholder=self.dialect.placeholder, width=1)
+                calls = (Call(notify, sent[1]),)
+            self._notifications[where] = calls
+        return self._notifications[where]
 
     def wake(self, queue: Queue | Destination) -> None:
         """Tell this process's consumers that the queue has a new row."""

@@ -1,7 +1,4 @@
-"""Where *now* comes from: the host's clock, the database's, or the user's own.
-
-Moments as columns hold them: rounded to what fits, read with care.
-"""
+"""Clocks, durations and moments: where *now* comes from, and how columns hold moments."""
 
 import sys
 from collections.abc import Callable
@@ -71,7 +68,7 @@ def later(moment: datetime, delay: Duration, what: str = "delay") -> datetime:
 def delay_seconds(delay: Duration) -> float:
     """`delay` in seconds for the database's clock; a negative or overflowing one is a `ValueError`.
 
-    Nobody here knows what that clock says, so what is refused is what could overflow in some year before 2100.
+    That clock is not known here, so every delay is refused that could overflow before the year 2100.
     """
     wait = seconds(delay, "delay")
     if wait > LONGEST_DELAY:
@@ -100,8 +97,8 @@ def utc(moment: datetime, what: str = "a moment") -> datetime:
 
 
 def round_up(moment: datetime, digits: int | None) -> datetime:
-    """`moment` rounded up to `digits` decimal digits of a second (None: as it is), so that what the column holds
-    is what was written."""
+    """`moment` rounded up to `digits` decimal digits of a second (None: as it is), so that the column holds exactly
+    what was written."""
     if digits is None or digits >= 6:
         return moment
     step = 10 ** (6 - digits)

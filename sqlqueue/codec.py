@@ -1,8 +1,6 @@
-"""The values of a message in JSON: a cattrs converter that writes them so that they come back the same, or refuses.
+"""Messages to payloads and back, and headers to their column and back.
 
-Messages to payloads and back. The default codec writes JSON through cattrs and never evaluates anything.
-
-A row's headers: a JSON object of strings, in its table and in the delivery.
+The default codec writes JSON through cattrs. A value comes back as it was, or is refused. Nothing is ever evaluated.
 """
 
 import base64
@@ -13,7 +11,6 @@ from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, Protocol, Union, get_args, get_origin
 from uuid import UUID
@@ -32,8 +29,7 @@ def _unknown(kind: Any) -> Any:
 
 
 def make_converter() -> Converter:
-    """A cattrs converter for JSON: what it writes comes back the same, or is refused; wrong types are never turned
-    into others."""
+    """A cattrs converter for JSON: a value comes back as it was, or is refused. No type is turned into another."""
     converter = Converter(forbid_extra_keys=False, structure_fallback_factory=_unknown)
     configure_converter(converter)
     converter.register_unstructure_hook(bytes, lambda value: base64.b64encode(value).decode("ascii"))
@@ -62,9 +58,9 @@ def make_converter() -> Converter:
 
 
 def _check_shapes(converter: Converter) -> None:
-    """Have a list read from a list alone, and a mapping from an object: cattrs takes whatever can be iterated, like
-    a text for the list of its letters."""
-    making = threading.local()  # what the hook beneath is looked up for: it must not be found to be this one again
+    """Read a list from a JSON list only, and a mapping from an object only. cattrs takes everything that can be
+    iterated, such as a text for the list of its letters."""
+    making = threading.local()  # the type whose inner hook is looked up: the look-up must not find this factory
 
     def is_container(kind: Any) -> bool:
         return kind is not getattr(making, "kind", None) and _json_shape(kind) is not None
@@ -97,7 +93,7 @@ def _json_shape(kind: Any) -> type | None:
 
 
 def _exactly(kind: type) -> Callable[[Any, Any], Any]:
-    """A value of JSON's own type `kind` as the class that is asked for: that type, or one made of it, as an enum is."""
+    """A value of JSON's own type `kind` as the wanted class: that type, or a class made of it, such as an enum."""
 
     def check(value: Any, wanted: Any) -> Any:
         if kind is float and type(value) is int:
@@ -136,7 +132,7 @@ def _decimal_out(value: Decimal) -> str:
 
 
 def _decimal_in(value: Any) -> Decimal:
-    """From text, as we write it, or from a JSON number of others by the digits that they wrote."""
+    """From text, as we write it, or from another program's JSON number, digit by digit."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise TypeError(f"{value!r} is no decimal number")
     return Decimal(value if isinstance(value, str) else repr(value))
@@ -161,7 +157,7 @@ def _is_keyed_otherwise(kind: Any) -> bool:
 
 
 def _mapping_in(converter: Converter, kind: Any) -> Callable[[Any, Any], Any]:
-    """JSON knows text as keys only: a number stands there as it is written."""
+    """A mapping whose keys are numbers. JSON has only text as keys, so a key holds the number's JSON."""
     key_kind, value_kind = get_args(kind)
     spelled = issubclass(key_kind, Enum) and any(isinstance(member.value, str) for member in key_kind)
 
@@ -175,7 +171,7 @@ def _mapping_in(converter: Converter, kind: Any) -> Callable[[Any, Any], Any]:
 
 
 def _is_set(kind: Any) -> bool:
-    """Whether this is a set of a declared type; a bare one would come back as a list."""
+    """Whether this is a set of a declared type. A bare set would come back as a list."""
     return get_origin(kind) in (set, frozenset, Set, MutableSet)
 
 
@@ -189,8 +185,7 @@ def _has_fields(kind: Any) -> bool:
 
 
 def _object_out(converter: Converter, kind: Any) -> Callable[[Any], Any]:
-    """An object is read back as the class that is declared, so one of a class derived from that would lose its own
-    fields."""
+    """Refuse an object of a derived class. It is read as the declared class and would lose its own fields."""
     fields_out = converter.gen_unstructure_attrs_fromdict(kind)
 
     def unstructure(value: Any) -> Any:
@@ -207,7 +202,7 @@ def _is_mixed(kind: Any) -> bool:
 
 
 def check_union(kind: Any) -> None:
-    """Raise `TypeError` where a union's members look alike in JSON, so that the plain one would be taken for all."""
+    """Raise `TypeError` where two members of a union look alike in JSON, so that one would be read as the other."""
     members = get_args(kind) if _is_mixed(kind) else ()
     for member in members:
         alike = _forms(member) & set(members) - {member}
@@ -216,7 +211,7 @@ def check_union(kind: Any) -> None:
 
 
 def _forms(kind: Any) -> set[type]:
-    """The JSON types that values of this type are written as; only those matter that need another type to be read."""
+    """The JSON types that values of this type are written as; none for JSON's own types, which are read as they are."""
     if _is_enum(kind):
         return {type(member.value) for member in kind}
     if not isinstance(kind, type):
@@ -227,7 +222,7 @@ def _forms(kind: Any) -> set[type]:
 
 
 def _mixed_out(converter: Converter, kind: Any) -> Callable[[Any], Any]:
-    """What JSON says of a value may be read as another member of its union, so it is read back first."""
+    """Read each value back before it is stored: JSON may show it like another member of the union."""
 
     def unstructure(value: Any) -> Any:
         stored = converter.unstructure(value)
@@ -247,7 +242,7 @@ _decode_text = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
 def from_json(stored: Any) -> Any:
-    """What JSON in text or bytes says; Python's own NaN and Infinity are none."""
+    """The value that JSON in text or bytes stands for. Python's NaN and Infinity are refused."""
     return _decode_text(stored if isinstance(stored, str) else bytes(stored).decode())
 
 
@@ -295,29 +290,23 @@ class JsonCodec:
             return from_json
         check_union(kind)
         structure = self.converter.get_structure_hook(kind)
-        return lambda stored: structure(from_json(stored), kind)
+
+        def decode(stored: Any) -> Any:
+            return structure(_decode_text(stored if isinstance(stored, str) else bytes(stored).decode()), kind)
+
+        return decode
 
 
-@lru_cache(maxsize=256)
 def takes_none(kind: Any) -> bool:
     """Whether a handler annotated with `kind` takes None as its message."""
     return kind in (None, NoneType) or NoneType in getattr(kind, "__args__", ())
 
 
-def decode_with(decode: Callable[[Any], Any], stored: Any, kind: Any) -> Any:
-    """`decode(stored)`, where every way of failing is a `DecodeError` that names the type."""
-    try:
-        return decode(stored)
-    except Exception as error:  # a codec of the user's may raise anything
-        name = getattr(kind, "__qualname__", str(kind))
-        raise DecodeError(f"the payload does not decode as {name}: {error!r}") from error
-
-
 #: What header values may be; they are stored as text.
 HEADER_TYPES = (str, int, float, bool)
 
-#: The header by which a tracked message names its record, unless another is chosen: what answers to it is another
-#: message, and does not inherit it.
+#: The header by which a tracked message names its record, unless another is chosen. A reply is another message and does
+#: not inherit it.
 RECORD_HEADER = "outbox-record"
 
 

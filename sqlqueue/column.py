@@ -4,7 +4,7 @@ from typing import Any, Literal, overload
 
 import attrs
 
-from sqlqueue.roles import DEFAULTS, Role
+from sqlqueue.roles import Role
 
 
 @attrs.frozen
@@ -24,7 +24,9 @@ def _mark(
     role: Role, *, name: str | None, generated: bool = False, fifo: bool = False, default: Any = attrs.NOTHING
 ) -> Any:
     if default is attrs.NOTHING:
-        default = DEFAULTS.get(role, None if generated else attrs.NOTHING)
+        default = role.fact.default
+    if default is attrs.NOTHING and generated:
+        default = None
     mark = Mark(role=role, name=name, generated=generated, fifo=fifo)
     return attrs.field(default=default, kw_only=True, metadata={MARK: mark})
 

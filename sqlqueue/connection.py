@@ -1,4 +1,4 @@
-"""What a dialect lends: connections, the pool that they come from, and the waker."""
+"""What a dialect provides: connections, their pool, and the waker."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -80,7 +80,7 @@ class AfterCommit(SQLQueueError):  # noqa: N818 - named by what happened
         self.results = results
 
 
-#: What a handler did to its delivery's connection that must not be, in words; and what may have happened to that.
+#: What a handler did to its delivery's connection and must not do, or what happened to the connection, as text.
 ENDED = (
     "it committed or rolled back its delivery's transaction itself (as `with connection:` does), which is for its "
     "outcome to do"
@@ -92,8 +92,8 @@ IN_USE = "a thread still uses its delivery's connection after it returned"
 
 @attrs.frozen
 class TakenBack:
-    """How a connection came back from a handler. `problem`: what that did which must not be, such as to end the
-    transaction, in words. `last`: whether no other delivery may have it."""
+    """How a connection came back from a handler. `problem`: what the handler did and must not do, such as ending the
+    transaction, as text. `last`: whether no other delivery may use the connection."""
 
     problem: str | None = None
     last: bool = False
@@ -124,8 +124,8 @@ class Session(Connection, Protocol):
         ...
 
     def take_back(self) -> TakenBack:
-        """The handler is done with it: what it still does with the driver's connection raises, as far as the driver
-        lets us."""
+        """The handler is done with it. As far as the driver allows, what the handler still does with the driver's
+        connection raises."""
         ...
 
 
@@ -178,11 +178,11 @@ class Pool(Protocol):
 
 
 class Waker(Protocol):
-    """Calls back when another program wrote, on a thread of its own that no trouble ends."""
+    """Calls back when another program wrote. Its thread survives every failure of the database."""
 
     @property
     def certain(self) -> bool:
-        """Whether no commit escapes it at present: an empty queue then needs no looks."""
+        """Whether it sees every commit at present: an empty queue then needs no polling."""
         ...
 
     @property

@@ -1,7 +1,4 @@
-"""What a handler may know of the row that it works on.
-
-Between rows in the table and what handlers and producers hold: decoded messages, row objects, headers.
-"""
+"""The delivery that a handler gets with its message, and the reader that makes both from a claimed row."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.codec import RECORD_HEADER, Codec, decode_headers, decode_with, takes_none
+from sqlqueue.codec import RECORD_HEADER, Codec, decode_headers, takes_none
 from sqlqueue.dialect import Converter, Dialect
-from sqlqueue.errors import DeclarationError, DecodeError, EncodeError, TransactionError
+from sqlqueue.errors import DeclarationError, DecodeError, TransactionError
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.strategies.claim import Claim
@@ -82,18 +79,19 @@ class Delivery:
     def when_processed(self, call: "WhenProcessed") -> None:
         """Have `call` called once the message is processed: acknowledged or dropped, with its replies confirmed.
 
-        That is before the row is settled, in the handler's transaction where it has one; behind the settlement where
-        that undoes the transaction. It is called once for those of a batch that ask for the same.
+        It is called before the row is settled, in the handler's transaction where there is one. Where the settlement
+        undoes that transaction, it is called after the settlement. The deliveries of a batch that ask for the same
+        call share one call.
         """
         self.asked += (call,)
 
     def keep_back(self, header: str) -> None:
-        """Let no reply have this header of the message, for it is about the message alone; not even one that copies
-        its headers."""
+        """Leave this header of the message out of its replies, also out of those that copy the headers: it is about the
+        message alone."""
         self._kept_back += (header,)
 
     def headers_of_reply(self, own: Mapping[str, str]) -> dict[str, str]:
-        """The headers of a reply that gives itself these: the message's beside them, but for what is about that
+        """The headers of a reply with these of its own: the message's as well, without those about the message
         alone."""
         inherited = {name: value for name, value in self.headers.items() if name != RECORD_HEADER}
         headers = {**inherited, **own}
@@ -116,12 +114,12 @@ class Delivery:
         self.lost = True
 
 
-#: Told of deliveries that are processed; it raises nothing.
+#: Called with deliveries that are processed; it raises nothing.
 WhenProcessed = Callable[[Sequence[Delivery]], None]
 
 
 def tell_processed(deliveries: Sequence[Delivery]) -> None:
-    """Call what was to be called once these are processed."""
+    """Make the calls that these deliveries asked for by `when_processed`."""
     asked: dict[WhenProcessed, list[Delivery]] = {}
     for delivery in deliveries:
         for call in delivery.asked:
@@ -130,28 +128,35 @@ def tell_processed(deliveries: Sequence[Delivery]) -> None:
         call(of)
 
 
+#: What a decoder raises for a value that it cannot read.
+UNREADABLE = (ValueError, TypeError, OverflowError, ArithmeticError)
+
+
+def _unreadable(column: ColumnSpec, value: Any, error: Exception) -> DecodeError:
+    return DecodeError(f"column {column.name!r} holds {value!r:.200}, which cannot be read: {error}")
+
+
 def decode_column(decode: Converter | None, column: ColumnSpec, value: Any) -> Any:
     """One column's value in its declared type; `DecodeError` names the column."""
-    if value is None:
-        return None
     try:
-        return value if decode is None else decode(value)
-    except (ValueError, TypeError, OverflowError, ArithmeticError) as error:
-        raise DecodeError(f"column {column.name!r} holds {value!r:.200}, which cannot be read: {error}") from error
+        return value if decode is None or value is None else decode(value)
+    except UNREADABLE as error:
+        raise _unreadable(column, value, error) from error
 
 
 @attrs.frozen
 class Reader:
     """Reads a queue's claimed rows for one handler.
 
-    `columns` are what it needs of a row, in the order in which the strategy returns them.
+    `columns` are what it needs of a row, in the order in which the strategy returns them. `key_at` is the place of the
+    partition key. `shown`: the attributes of a delivery, each with the column's place and decoder. `message` makes the
+    message of a row.
     """
 
     columns: tuple[ColumnSpec, ...]
     key_at: int | None
-    _decoders: tuple[Converter | None, ...]
-    _places: Mapping[Role, int]
-    _message: Callable[[tuple[Any, ...]], Any]
+    shown: tuple[tuple[str, int, Converter | None], ...]
+    message: Callable[[tuple[Any, ...]], Any]
 
     def raw_key(self, row: tuple[Any, ...]) -> Any:
         """The partition key as the driver returned it: good enough to keep rows of one key apart."""
@@ -160,25 +165,15 @@ class Reader:
     def read(self, delivery: Delivery) -> Any:
         """Fill in the delivery and return the message; `DecodeError` where anything cannot be read."""
         row = delivery.claim.row
-        for role, place in self._places.items():
-            value = decode_column(self._decoders[place], self.columns[place], row[place])
-            if role is Role.ID:
-                delivery.id = value
-            elif role is Role.PARTITION_KEY:
-                delivery.key = value
-            elif role is Role.GROUP:
-                delivery.group = value
-            else:
-                delivery.headers = decode_headers(value)
-        return self._message(row)
-
-    def message(self, row: tuple[Any, ...]) -> Any:
-        """The message alone."""
-        return self._message(row)
-
-
-#: The roles that a delivery shows.
-SHOWN = (Role.ID, Role.PARTITION_KEY, Role.GROUP, Role.HEADERS)
+        for attribute, place, decode in self.shown:
+            value = row[place]
+            if value is None:
+                continue
+            try:
+                setattr(delivery, attribute, value if decode is None else decode(value))
+            except UNREADABLE as error:
+                raise _unreadable(self.columns[place], value, error) from error
+        return self.message(row)
 
 
 def reader(dialect: Dialect, spec: TableSpec, codec: Codec, kind: Any) -> Reader:
@@ -187,16 +182,23 @@ def reader(dialect: Dialect, spec: TableSpec, codec: Codec, kind: Any) -> Reader
     if payload is None:
         columns: tuple[ColumnSpec, ...] = spec.columns
     else:
-        columns = (*(column for column in spec.columns if column.role in SHOWN), payload)
+        columns = (*(column for column in spec.columns if column.role and column.role.fact.shown_as), payload)
     decoders = tuple(dialect.decoder(column) for column in columns)
-    places = {
-        column.role: place for place, column in enumerate(columns) if column.role is not None and column.role in SHOWN
-    }
+    shown = tuple(
+        (column.role.fact.shown_as, place, _headers_decoder(decode) if column.role is Role.HEADERS else decode)
+        for place, (column, decode) in enumerate(zip(columns, decoders, strict=True))
+        if column.role and column.role.fact.shown_as
+    )
     if payload is None:
         message = _row_reader(spec, columns, decoders)
     else:
-        message = _payload_reader(payload, codec, kind, columns.index(payload), decoders[columns.index(payload)])
-    return Reader(columns, places.get(Role.PARTITION_KEY), decoders, places, message)
+        message = _payload_reader(payload, codec, kind, len(columns) - 1, decoders[-1])
+    key = spec.role(Role.PARTITION_KEY)
+    return Reader(columns, columns.index(key) if key else None, shown, message)
+
+
+def _headers_decoder(decode: Converter | None) -> Converter:
+    return decode_headers if decode is None else lambda stored: decode_headers(decode(stored))
 
 
 def _row_reader(
@@ -252,34 +254,29 @@ def payload_decoder(codec: Codec, kind: Any) -> Converter:
 def _payload_reader(
     column: ColumnSpec, codec: Codec, kind: Any, place: int, decode: Converter | None
 ) -> Callable[[tuple[Any, ...]], Any]:
-    raw = kind is bytes
+    raw, takes_null = kind is bytes, takes_none(kind)
     structured = column.type not in (bytes, str)
     decode_payload = bytes if raw else payload_decoder(codec, kind)
 
     def read(row: tuple[Any, ...]) -> Any:
-        stored = decode_column(decode, column, row[place])
+        stored = row[place]
         if stored is None:
-            if takes_none(kind):
+            if takes_null:
                 return None
             raise DecodeError("the payload is NULL, and the handler's annotation does not take None")
+        if decode is not None:
+            try:
+                stored = decode(stored)
+            except UNREADABLE as error:
+                raise _unreadable(column, stored, error) from error
         if structured:
             stored = json.dumps(stored)
         if raw:
             return stored if isinstance(stored, bytes) else str(stored).encode()
-        return decode_with(decode_payload, stored, kind)
+        try:
+            return decode_payload(stored)
+        except Exception as error:  # a codec of the user's may raise anything
+            name = getattr(kind, "__qualname__", str(kind))
+            raise DecodeError(f"the payload does not decode as {name}: {error!r}") from error
 
     return read
-
-
-def encode_payload(column: ColumnSpec, codec: Codec, message: Any) -> Any:
-    """A message as the payload column holds it: bytes go in as they are."""
-    stored = message if isinstance(message, bytes) else codec.encode(message)
-    if column.type is bytes:
-        return stored
-    try:
-        text = stored.decode()
-        return text if column.type is str else json.loads(text)
-    except ValueError as error:
-        raise EncodeError(
-            f"the payload column {column.name!r} holds text and cannot take these bytes: {error}; declare it as bytes"
-        ) from error

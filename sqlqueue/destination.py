@@ -1,4 +1,4 @@
-"""Where a dead letter goes: another group of its own table, or another table, whose columns are matched to its own."""
+"""Where dead letters go: to another group of their table, or to another table with columns that match."""
 
 from collections.abc import Sequence
 from typing import Any, get_origin
@@ -6,22 +6,8 @@ from typing import Any, get_origin
 import attrs
 
 from sqlqueue.errors import DeclarationError
-from sqlqueue.roles import Role
+from sqlqueue.roles import AFRESH, Role
 from sqlqueue.spec import ColumnSpec, TableSpec, default_of, makes_default
-
-#: Roles that a row begins anew with wherever it goes.
-AFRESH = (
-    Role.RETRY_AFTER,
-    Role.ATTEMPT,
-    Role.PROCESSED_AT,
-    Role.LEASE,
-    Role.HEADERS,
-    Role.ERROR,
-    Role.RUNNING,
-)
-
-#: Of those, the ones that are something else than NULL.
-SET_AFRESH = (Role.RETRY_AFTER, Role.ATTEMPT, Role.HEADERS, Role.RUNNING)
 
 #: Types of which one holds the other's values.
 NUMBERS = (int, float)
@@ -29,14 +15,14 @@ NUMBERS = (int, float)
 
 @attrs.frozen
 class Destination:
-    """The table of a dead letter, and the group that its rows are given (None: they keep their own)."""
+    """The table that dead letters go to, and the group that they get there (None: each keeps its own)."""
 
     spec: TableSpec
     group: str | None = None
 
     @property
     def name(self) -> str:
-        """As a queue there is called."""
+        """The name of the queue that reads them."""
         return self.spec.full_name if self.group is None else f"{self.spec.full_name}[{self.group}]"
 
     def is_in(self, table: TableSpec) -> bool:
@@ -46,8 +32,8 @@ class Destination:
 
 @attrs.frozen
 class Match:
-    """A column of another table that a row moves into, and the row's own column whose value it takes; None where it
-    starts afresh, or with its default."""
+    """A column of the table that a row moves into, and the row's own column whose value it takes. No own column: the
+    value is new, or the column's default."""
 
     column: ColumnSpec
     source: ColumnSpec | None
@@ -60,10 +46,10 @@ class Match:
 
 
 def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
-    """The columns that a move names, matched by role, then by name; the others are for the database to fill.
+    """The columns that a move names, matched by role, then by name. The database fills the others.
 
-    Raises `DeclarationError` where the payload has no place, or two columns that match hold different types, or one of
-    them NULL and the other none.
+    Raises `DeclarationError` where the payload has no column, where two matching columns hold different types, and
+    where only the row's own column takes NULL.
     """
     found = [
         Match(column, own)
@@ -86,7 +72,7 @@ def matches(source: TableSpec, destination: Destination) -> Sequence[Match]:
 
 
 def check_apart(source: TableSpec, group: str | None, destination: Destination) -> None:
-    """`DeclarationError` where the queue itself would find its dead letters."""
+    """Raise `DeclarationError` where the queue itself would read its dead letters."""
     if not destination.is_in(source):
         return
     where = f"table {source.name!r}: dead_letter={destination.group or source.name!r}"
@@ -107,11 +93,17 @@ def _source_of(column: ColumnSpec, source: TableSpec, destination: Destination) 
 
 
 def _has_own_value(column: ColumnSpec, destination: Destination) -> bool:
-    if column.role in AFRESH:
-        return column.role in SET_AFRESH and not (column.role is Role.RETRY_AFTER and column.optional)
     if column.role is Role.GROUP:
         return destination.group is not None
+    if column.role in AFRESH:
+        return is_set_afresh(column)
     return has_default(column)
+
+
+def is_set_afresh(column: ColumnSpec) -> bool:
+    """Whether a move sets the column of a role that begins anew; else the column is left NULL."""
+    said = column.role and column.role.fact.writes.dead_letter
+    return said not in (None, "NULL") and not (said == "{now}" and column.optional)
 
 
 def has_default(column: ColumnSpec) -> bool:

@@ -1,4 +1,4 @@
-"""A handler as it is declared: a function and how to run it, checked where it is written."""
+"""A handler: a function and how to run it. Every mistake raises where the handler is registered."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
 from sqlqueue.strategies.plan import ShapeMaker
 
-#: What a handler's parameters are called where a message comes by itself, and where a batch of them does.
+#: The names of a handler's parameters, for single messages and for batches.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
 
 #: The largest number that every database takes.
@@ -33,8 +33,8 @@ class Handler:
 
     `kind` is the annotated type of its message, Any where there is none; with a `batch`, of each of its messages.
     `reply_to`: where what it returns is published, a URL of its broker's or a publisher; None where it does not reply.
-    Seconds: `lease`, `poll_interval`. `stepping`: what makes its rows tasks. `runner`: makes what runs it, where not a
-    consumer's own does. `channels`: what it listens on by itself, where the database notifies.
+    `lease`, `poll_interval`: seconds. `stepping`: what makes its rows tasks. `runner`: makes the runner, in place of
+    the consumer's own. `channels`: what it listens on, whatever the broker's `notify` says.
     """
 
     function: Callable[..., Any]
@@ -58,7 +58,8 @@ class Handler:
     channels: tuple[str, ...] = ()
 
     def check(self, queue: Any) -> None:
-        """Ask a function that is not for every queue, which says so by `check_queue(queue, handler)`; that raises."""
+        """Let the function refuse the queue: one that is not for every queue has a `check_queue(queue, handler)`, which
+        raises."""
         check = getattr(self.function, "check_queue", None)
         if check is not None:
             check(queue, self)
@@ -110,77 +111,86 @@ def publisher_of(given: Any, opened: Callable[[str], Publisher], what: str) -> P
     return publisher
 
 
-def refuse_transactional_batch(batch: Any, transactional: Any) -> None:
-    if batch is not None and transactional:
-        raise DeclarationError(
-            f"batch={batch!r} beside transactional=True: a transaction commits one row with what its handler wrote; "
-            "leave out one of the two"
-        )
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The options of `Queue.handler`, as they are given."""
+
+    workers: int = 1
+    by_key: bool = False
+    prefetch: int = 0
+    batch: int | None = None
+    transactional: bool = False
+    max_attempts: int | None = None
+    dead_letter: Any = None
+    retry: Any = attrs.Factory(lambda: attrs.NOTHING)
+    on_decode_error: Any = attrs.Factory(lambda: attrs.NOTHING)
+    lease: Any = None
+    poll_interval: Any = None
+    reply_to: Publisher | str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if self.batch is not None and self.transactional:
+            raise DeclarationError(
+                f"batch={self.batch!r} beside transactional=True: a transaction commits one row with what its handler "
+                "wrote; leave out one of the two"
+            )
 
 
 def make_handler(
     function: Callable[..., Any],
     spec: TableSpec,
+    given: Settings,
     *,
-    workers: int,
-    by_key: bool,
-    prefetch: int,
-    batch: int | None,
-    transactional: bool,
-    max_attempts: int | None,
-    dead_letter: Destination | None,
-    retry: Any,
-    on_decode_error: Any,
-    lease: Any,
-    poll_interval: Any,
-    reply_to: Publisher | str | None,
+    lease: float,
+    poll_interval: float,
+    dead_letter: Destination | None = None,
 ) -> Handler:
-    """Check a handler's function and settings against its table; `DeclarationError` for what cannot work."""
+    """Check a handler's function and settings against its table; `DeclarationError` for what cannot work.
+
+    `lease`, `poll_interval`: the broker's, for settings that name none. `dead_letter`: what the setting stands for.
+    """
     name = getattr(function, "__qualname__", None) or repr(function)
     where = f"table {spec.name!r}, handler {name}"
-    _check_columns(spec, max_attempts, by_key, where)
+    _check_settings(spec, given, where)
     if dead_letter is not None and not dead_letter.is_in(spec):
         matches(spec, dead_letter)
-    batch = None if batch is None else whole(batch, f"{where}: batch", 1)
+    batch = None if given.batch is None else whole(given.batch, f"{where}: batch", 1)
     takes_delivery, kind = signature_of(function, where, FORM if batch is None else BATCH_FORM)
-    if batch is not None:
-        kind = _element(kind, where)
+    kind = kind if batch is None else _element(kind, where)
     _check_kind(spec, kind, where)
-    if transactional:
-        _check_transactional(spec, prefetch, where)
     return Handler(
         function=function,
         name=name,
         kind=kind,
         takes_delivery=takes_delivery,
-        workers=whole(workers, f"{where}: workers", 1),
-        by_key=by_key,
-        prefetch=whole(prefetch, f"{where}: prefetch", 0),
-        transactional=bool(transactional),
-        max_attempts=None if max_attempts is None else whole(max_attempts, f"{where}: max_attempts", 1),
+        workers=whole(given.workers, f"{where}: workers", 1),
+        by_key=given.by_key,
+        prefetch=whole(given.prefetch, f"{where}: prefetch", 0),
+        transactional=bool(given.transactional),
+        max_attempts=None if given.max_attempts is None else whole(given.max_attempts, f"{where}: max_attempts", 1),
         dead_letter=dead_letter,
-        retry=_policy(retry, DEFAULT_RETRY, f"{where}: retry"),
-        on_decode_error=_policy(on_decode_error, NoRetry(), f"{where}: on_decode_error"),
-        lease=lease_seconds(lease),
-        poll_interval=poll_seconds(poll_interval),
+        retry=_policy(given.retry, DEFAULT_RETRY, f"{where}: retry"),
+        on_decode_error=_policy(given.on_decode_error, NoRetry(), f"{where}: on_decode_error"),
+        lease=lease_seconds(lease if given.lease is None else given.lease),
+        poll_interval=poll_seconds(poll_interval if given.poll_interval is None else given.poll_interval),
         batch=batch,
-        reply_to=reply_to,
+        reply_to=given.reply_to,
     )
 
 
-def _check_columns(spec: TableSpec, max_attempts: int | None, by_key: bool, where: str) -> None:
-    if max_attempts is not None and not spec.has(Role.ATTEMPT):
+def _check_settings(spec: TableSpec, given: Settings, where: str) -> None:
+    if given.max_attempts is not None and not spec.has(Role.ATTEMPT):
         raise DeclarationError(f"{where}: max_attempts needs a column that counts; mark one with column.attempt()")
-    if by_key and not spec.has(Role.PARTITION_KEY):
+    if given.by_key and not spec.has(Role.PARTITION_KEY):
         raise DeclarationError(f"{where}: by_key needs a key; mark a column with column.partition_key()")
-
-
-def _check_transactional(spec: TableSpec, prefetch: int, where: str) -> None:
-    if prefetch:
-        raise DeclarationError(f"{where}: prefetch={prefetch} beside transactional, whose rows hold a connection each")
-    if spec.has(Role.LEASE) and spec.isolation is not None and spec.isolation.upper() != "READ COMMITTED":
+    if given.transactional and given.prefetch:
         raise DeclarationError(
-            f"{where}: transactional with a lease beside isolation={spec.isolation!r}; its acknowledgement must see "
+            f"{where}: prefetch={given.prefetch} beside transactional, whose rows hold a connection each"
+        )
+    isolation = spec.isolation
+    if given.transactional and spec.has(Role.LEASE) and isolation and isolation.upper() != "READ COMMITTED":
+        raise DeclarationError(
+            f"{where}: transactional with a lease beside isolation={isolation!r}; its acknowledgement must see "
             "extensions that were committed meanwhile, which takes READ COMMITTED: leave isolation= out"
         )
 
@@ -193,8 +203,8 @@ def _policy(given: Any, default: RetryPolicy, what: str) -> RetryPolicy:
 
 
 def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]) -> tuple[bool, Any]:
-    """Whether the function takes the delivery as well, and the annotated type of its message. `form`: what both are
-    called."""
+    """Whether the function takes the delivery as well, and the annotated type of its message. `form`: the names of
+    both."""
     if not callable(function):
         raise DeclarationError(f"{where}: {function!r} cannot be called")
     called = _called(function)
@@ -225,7 +235,7 @@ def signature_of(function: Callable[..., Any], where: str, form: tuple[str, str]
 
 
 def _element(kind: Any, where: str) -> Any:
-    """The type of each message, of the list of them that a batch's handler takes."""
+    """The type of one message, from the type of the list that the handler of a batch takes."""
     if kind in (Any, object):
         return Any
     base = get_origin(kind) or kind
@@ -244,7 +254,7 @@ def _is_delivery(hint: Any) -> bool:
 
 
 def _called(function: Any) -> Any:
-    """What runs, and carries the annotations, when `function` is called."""
+    """The function that runs when `function` is called. It carries the annotations."""
     while isinstance(function, functools.partial):
         function = function.func
     if isinstance(function, type):

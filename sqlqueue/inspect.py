@@ -1,12 +1,8 @@
-"""For operators: the rows that were parked, and how they are put back to work.
+"""For operators: list parked rows and put them back to work; list blocked FIFO keys and skip a row."""
 
-For operators: the FIFO lines that are held up, and a row taken out of its line so that those behind it go on.
-"""
-
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import attrs
@@ -14,24 +10,15 @@ import attrs
 from sqlqueue.codec import Codec
 from sqlqueue.connection import Connection
 from sqlqueue.delivery import Delivery, Reader, decode_column, reader
-from sqlqueue.destination import Destination
-from sqlqueue.dialect import Converter
 from sqlqueue.errors import DeclarationError, DecodeError
-from sqlqueue.handler import Handler, whole
-from sqlqueue.queue_sql import QueueSQL, also, every
-from sqlqueue.roles import ROLE_TYPES, Role
-from sqlqueue.spec import ColumnSpec, TableSpec
+from sqlqueue.queue_sql import QueueSQL, every
+from sqlqueue.roles import Role
+from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.strategies.claim import Claim
 from sqlqueue.strategies.fifo import ALL, MOST_SEEN, walk_parts
 from sqlqueue.strategies.order import unleased
 from sqlqueue.strategies.plan import Parameters
-
-if TYPE_CHECKING:
-    from sqlqueue.broker import Broker
-
-log = logging.getLogger("sqlqueue")
-
 
 PARKED = """
 SELECT {id}, {attempt}, {error}, {columns} FROM {table}
@@ -40,10 +27,10 @@ ORDER BY {id}
 LIMIT :limit
 """
 
-# As if it had never been tried. Where it stands in the claim order stays as it was.
+# The row is as if it had never been tried. Its place in the claim order stays.
 REQUEUE = """
 UPDATE {table}
-SET {error} = NULL{afresh}
+SET {assigned}
 {from_given}
 WHERE {id} = {given_id} AND {conditions}
 RETURNING {id}
@@ -51,10 +38,44 @@ RETURNING {id}
 
 REQUEUE_ALL = """
 UPDATE {table}
-SET {error} = NULL{afresh}
+SET {assigned}
 WHERE {conditions}
 RETURNING {id}
 """
+
+# The head of each key with what hides it, all read in one walk.
+HIDDEN = """
+SELECT {read_line} AS line, {id} AS id, {attempt} AS attempt, {until} AS until, taken, seen FROM _lines
+JOIN {table} ON {id} = _lines.id
+ORDER BY seen
+"""
+
+# The same as a final settlement, by hand. A row in work is left alone.
+SKIP = """
+UPDATE {table}
+SET {assigned}
+WHERE {id} IN (
+    {free}
+)
+RETURNING {id}
+"""
+
+SKIP_BY_DELETE = """
+DELETE FROM {table}
+WHERE {id} IN (
+    {free}
+)
+RETURNING {id}
+"""
+
+FREE = """
+SELECT {id} FROM {table}
+WHERE {id} = :id AND {conditions}
+{skip_locked}
+"""
+
+#: The error that a skipped row shows, where rows are parked.
+SKIPPED = "skipped by Queue.skip()"
 
 
 @attrs.frozen(kw_only=True)
@@ -73,9 +94,23 @@ class ParkedRow:
     message: Any
 
 
+@attrs.frozen(kw_only=True)
+class BlockedKey:
+    """A FIFO key whose head waits for a later moment; all rows behind the head wait as well.
+
+    `key` is the key, `id` the head's id, `attempt` its count (None where the table does not count), `until` when it is
+    due (aware UTC).
+    """
+
+    key: Any
+    id: Any
+    attempt: int | None
+    until: datetime | None
+
+
 @attrs.frozen
 class AsFound:
-    """The id of a row as the driver returned it, which may be spelled as no id of ours is."""
+    """The id of a row as the driver returned it. Another program may have spelled it otherwise than we do."""
 
     id: Any
 
@@ -91,12 +126,10 @@ class Parking:
             )
         self._sql, self._queue, self._group = sql, queue, group
 
-    # -- looking ----------------------------------------------------------------------------------------------
-
     def rows(
         self, connection: Connection, codec: Codec, *, kind: Any, cap: int | None, limit: int
     ) -> Sequence[ParkedRow]:
-        """The first parked rows by id; `kind` is the type of their messages, `cap` the most attempts of a row."""
+        """The first parked rows by id. `kind`: the type of their messages. `cap`: the most attempts of a row."""
         read = reader(self._sql.dialect, self._sql.spec, codec, kind)
         (rows,) = connection.run([Call(self.listing(read), {"group": self._group, "limit": limit})])
         return [self._shown(read, row, cap) for row in rows]
@@ -132,35 +165,19 @@ class Parking:
             message=message,
         )
 
-    # -- putting back -----------------------------------------------------------------------------------------
-
     def requeue(self, ids: Any) -> Call:
         """The call that puts these rows, or all, back to work; it returns a row for each that was parked."""
-        values: dict[str, Any] = {"group": self._group}
+        sql, column, dialect = self._sql, self._sql.spec.id, self._sql.dialect
+        assigned, conditions = ", ".join(sql.assignments("requeue", first=Role.ERROR)), self._conditions()
         if ids is None:
-            return Call(self._requeue_all(), values)
-        column, dialect = self._sql.spec.id, self._sql.dialect
+            every_row = sql.statement("requeue all", REQUEUE_ALL, width=1, assigned=assigned, conditions=conditions)
+            return Call(every_row, {"group": self._group})
         taken = [
             one.id if isinstance(one, ParkedRow | AsFound) else id_in(column, one, self._queue) for one in listed(ids)
         ]
-        return Call(self._requeue(), {**values, "id": [one for id in taken for one in dialect.spellings(column, id)]})
-
-    def _requeue(self) -> Statement:
-        sql = self._sql
-        return sql.settlement("requeue", REQUEUE, {"id": sql.spec.id}, singly=False, **self._shape())
-
-    def _requeue_all(self) -> Statement:
-        return self._sql.statement("requeue all", REQUEUE_ALL, width=1, writes=True, **self._shape())
-
-    def _shape(self) -> dict[str, str]:
-        sql = self._sql
-        afresh = [f"{sql.bare(Role.ATTEMPT)} = 0"] if sql.spec.has(Role.ATTEMPT) else []
-        afresh += [f"{sql.bare(Role.LEASE)} = NULL"] if sql.spec.has(Role.LEASE) else []
-        return {
-            "error": sql.bare(Role.ERROR),
-            "afresh": also([*afresh, *sql.not_running()]),
-            "conditions": self._conditions(),
-        }
+        spelled = [one for id in taken for one in dialect.spellings(column, id)]
+        statement = sql.settlement("requeue", REQUEUE, {"id": column}, assigned=assigned, conditions=conditions)
+        return Call(statement, {"group": self._group, "id": spelled})
 
     def _conditions(self) -> str:
         sql = self._sql
@@ -172,7 +189,7 @@ class Parking:
 def id_in(column: ColumnSpec, given: Any, queue: str) -> Any:
     """An id as its column is declared; `ValueError` for one that cannot be of this table."""
     declared = column.type if isinstance(column.type, type) else object
-    kind = next((kind for kind in ROLE_TYPES[Role.ID] if issubclass(declared, kind)), None)
+    kind = next((kind for kind in Role.ID.fact.types if issubclass(declared, kind)), None)
     if kind is None or (isinstance(given, kind) and not isinstance(given, bool)):
         return given
     try:
@@ -191,124 +208,8 @@ def listed(ids: Any) -> Sequence[Any]:
     return [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
 
 
-class HasParkedRows:
-    """What a queue can do with its parked rows."""
-
-    broker: "Broker"
-    spec: TableSpec
-    group: str | None
-
-    @property
-    def name(self) -> str:
-        raise NotImplementedError
-
-    @property
-    def registered(self) -> Handler | None:
-        raise NotImplementedError
-
-    def _open(self) -> None:
-        raise NotImplementedError
-
-    @property
-    def _wake(self) -> Callable[[], None]:
-        raise NotImplementedError
-
-    def parked(self, *, limit: int = 100) -> Sequence[ParkedRow]:
-        """The first `limit` parked rows, by id, with their messages as the queue's handler takes them.
-
-        Raises `DeclarationError` for a table without an `error` column.
-        """
-        self._open()
-        handler, most = self.registered, whole(limit, "limit", 0)
-        kind, cap = (handler.kind, handler.max_attempts) if handler else (Any, None)
-        with self.broker.pool.connection() as ours:
-            return self._parking().rows(ours, self.broker.codec, kind=kind, cap=cap, limit=most)
-
-    def requeue(self, ids: Any = None, *, connection: Any = None) -> int:
-        """Put parked rows back to work, their attempts counted afresh; how many.
-
-        `ids`: one id, or a row that `parked` returned, or a list of either; None for all parked rows. A row that is not
-        parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
-        Raises `DeclarationError` for a table without an `error` column, `ValueError` for what is no id of its rows.
-        """
-        self._open()
-        here = Destination(self.spec, self.group)
-        calls = [self._parking().requeue(ids), *self.broker.notifications(here)]
-        if connection is not None:
-            count = len(self.broker.adopt(connection).run(calls)[0])
-            self.broker.wake_after_commit(connection, self._wake)
-            return count
-        with self.broker.pool.connection() as ours:
-            count = len(ours.run(calls)[0])
-        log.info("queue %s: %d parked rows were put back to work", self.name, count)
-        self._wake()
-        return count
-
-    def _parking(self) -> Parking:
-        sql = QueueSQL(self.broker.dialect, self.spec, grouped=self.group is not None)
-        return Parking(sql, queue=self.name, group=self.group)
-
-
-# The fronts with what hides them, a row for each line of one walk.
-HIDDEN = """
-SELECT {read_line} AS line, {id} AS id, {attempt} AS attempt, {until} AS until, taken, seen FROM _lines
-JOIN {table} ON {id} = _lines.id
-ORDER BY seen
-"""
-
-# As a settlement for good would, but by hand; not while somebody works on it.
-SKIP_BY_PARKING = """
-UPDATE {table}
-SET {error} = :error
-WHERE {id} IN (
-    {free}
-)
-RETURNING {id}
-"""
-
-SKIP_BY_MARK = """
-UPDATE {table}
-SET {processed_at} = {now}
-WHERE {id} IN (
-    {free}
-)
-RETURNING {id}
-"""
-
-SKIP_BY_DELETE = """
-DELETE FROM {table}
-WHERE {id} IN (
-    {free}
-)
-RETURNING {id}
-"""
-
-FREE = """
-SELECT {id} FROM {table}
-WHERE {id} = :id AND {conditions}
-{skip_locked}
-"""
-
-#: What a skipped row shows where rows are parked.
-SKIPPED = "skipped by Queue.skip()"
-
-
-@attrs.frozen(kw_only=True)
-class BlockedKey:
-    """A FIFO line whose front waits for a later moment, and with it all rows behind it.
-
-    `key` is the line's, `id` the front's, `attempt` its count (None where the table does not count), `until` when it is
-    due again (aware UTC).
-    """
-
-    key: Any
-    id: Any
-    attempt: int | None
-    until: datetime | None
-
-
 def blocked_keys(connection: Connection, sql: QueueSQL, group: str | None) -> Iterator[BlockedKey]:
-    """The lines that are held up, in the order of the lines; a front that is in work holds up nobody."""
+    """The blocked keys, in the order of the keys. A key whose head is in work is not blocked."""
     column = sql.spec.line
     if column is None:
         raise DeclarationError(
@@ -319,26 +220,30 @@ def blocked_keys(connection: Connection, sql: QueueSQL, group: str | None) -> It
     hiding = sql.spec.role(hides)
     if hiding is None:  # under a row lock nothing hides a row
         return
-    statement = _hidden(sql, hides)
+    statement = _hidden(sql, column, hiding)
     values = Parameters(sql, group=group, cap=None).values(sql.spec.host_clock.now())
     read_key, read_id = sql.dialect.decoder(column), sql.dialect.decoder(sql.spec.id)
     read_until = sql.decoder(hides)
-    last, told = None, set()
+    last, seen = None, set()
     while True:
         (rows,) = connection.run([Call(statement, {**values, "from_line": last})])
-        for line, id, attempt, until, due, _ in rows:
-            if line in told:
+        for key, id, attempt, until, due, _ in rows:
+            if key in seen:
                 return
-            told.add(line)
+            seen.add(key)
             if not due:
-                key, shown = _read(read_key, column, line), _read(read_id, sql.spec.id, id)
-                yield BlockedKey(key=key, id=shown, attempt=attempt, until=read_until(until))
+                yield BlockedKey(
+                    key=_if_readable(read_key, column, key),
+                    id=_if_readable(read_id, sql.spec.id, id),
+                    attempt=attempt,
+                    until=read_until(until),
+                )
         if len(rows) < MOST_SEEN:
             return
         last = rows[-1][0]
 
 
-def _read(decode: Converter | None, column: ColumnSpec, value: Any) -> Any:
+def _if_readable(decode: Any, column: ColumnSpec, value: Any) -> Any:
     """A value; as the driver returned it, where it cannot be read."""
     try:
         return decode_column(decode, column, value)
@@ -346,11 +251,8 @@ def _read(decode: Converter | None, column: ColumnSpec, value: Any) -> Any:
         return value
 
 
-def _hidden(sql: QueueSQL, hides: Role) -> Statement:
-    column, hiding = sql.spec.line, sql.spec.role(hides)
-    assert column is not None
-    assert hiding is not None
-    parts = walk_parts(sql, [] if hides is Role.RETRY_AFTER else [unleased(sql)], limit=ALL)
+def _hidden(sql: QueueSQL, column: ColumnSpec, hiding: ColumnSpec) -> Statement:
+    parts = walk_parts(sql, [] if hiding.role is Role.RETRY_AFTER else [unleased(sql)], limit=ALL)
     select = fill(
         HIDDEN,
         {
@@ -380,21 +282,13 @@ def skip(connection: Connection, sql: QueueSQL, group: str | None, id: Any) -> b
 
 
 def _skip(sql: QueueSQL) -> Statement:
-    spec = sql.spec
-    parked, marked = spec.has(Role.ERROR), spec.has(Role.PROCESSED_AT)
-    conditions = [*sql.unfinished(), *([unleased(sql)] if spec.has(Role.LEASE) else [])]
+    conditions = [*sql.unfinished(), *([unleased(sql)] if sql.spec.has(Role.LEASE) else [])]
     names = {
-        "table": sql.dialect.table(spec),
+        "table": sql.dialect.table(sql.spec),
         "id": sql.column(Role.ID),
         "conditions": every(conditions or ["TRUE"]),
         "skip_locked": sql.dialect.skip_locked,
     }
-    return sql.statement(
-        "skip",
-        SKIP_BY_PARKING if parked else SKIP_BY_MARK if marked else SKIP_BY_DELETE,
-        width=1,
-        free=fill(FREE, names),
-        error=sql.bare(Role.ERROR) if parked else "",
-        processed_at=sql.bare(Role.PROCESSED_AT) if marked else "",
-        now=sql.now(Role.PROCESSED_AT) if marked else "",
-    )
+    assigned = sql.assignments("park", values={"given_error": ":error"}) or sql.assignments("finish")
+    template = SKIP if assigned else SKIP_BY_DELETE
+    return sql.statement("skip", template, width=1, free=fill(FREE, names), assigned=", ".join(assigned))

@@ -1,6 +1,6 @@
-"""What a handler answers: it returns or raises one of these; None acknowledges, any other exception is a failure.
+"""Outcomes and settlements: what a handler returns or raises, and where its row goes. Pure functions decide.
 
-Settle, pure: from what a handler did to where its row goes.
+A handler returns or raises a `Retry`, a `Drop` or a `DeadLetter`. None acknowledges; any other exception is a failure.
 """
 
 import builtins
@@ -19,7 +19,7 @@ from sqlqueue.retry import DEFAULT_RETRY, RetryPolicy
 
 @attrs.frozen
 class Retry(Exception):  # noqa: N818 - an outcome that may be raised, not an error
-    """Deliver the row again: at once, or hidden for `after` (seconds or timedelta).
+    """Deliver the row once more: at once, or hidden for `after` (seconds or timedelta).
 
     A negative or overflowing delay is a `ValueError`.
     """
@@ -63,10 +63,10 @@ class Move(Enum):
 class Settlement:
     """How a delivery ends.
 
-    `due`: when a row that stays in the queue may be claimed again; None is at once. `error`: what a parked row shows,
-    and why a dead letter is one. `keeps`: whether what a transactional handler wrote is kept; every outcome but an
-    acknowledgement, or an advance, undoes it. `payload`: what an advancing row holds from now on, as the driver binds
-    it. `begun`: whether the delivery that the claim counted began, which a task's row shows when it is parked.
+    `due`: when a row that stays in the queue may be claimed the next time; None is at once. `error`: what a parked row
+    shows, and why a dead letter is one. `keeps`: whether what a transactional handler wrote is committed; only an
+    acknowledgement and an advance do that. `payload`: what an advancing row holds from now on, as the driver binds it.
+    `begun`: whether the delivery that the claim counted has begun; a parked task shows that.
     """
 
     move: Move
@@ -77,8 +77,8 @@ class Settlement:
     begun: bool = True
 
     @property
-    def again(self) -> bool:
-        """Whether the row is to be delivered again, from `due` on."""
+    def redelivers(self) -> bool:
+        """Whether the row is delivered once more, from `due` on."""
         return self.move is Move.RETRY or self.move is Move.ADVANCE
 
 
@@ -86,16 +86,16 @@ ACKNOWLEDGE = Settlement(Move.FINISH, keeps=True)
 DROP = Settlement(Move.FINISH)
 RELEASE = Settlement(Move.RELEASE)
 
-#: Seconds that a row which cannot be read stays hidden where there is no place to put it: it is never deleted.
+#: Seconds for which a row that cannot be read stays hidden, where no column can hold its error. It is never deleted.
 UNREADABLE = 3600.0
 
-#: A moment that no queue lives to see, within what every database holds.
+#: A moment that never comes, and that every database can hold.
 FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 #: Characters of an error that a parked row shows.
 ERROR_LENGTH = 10_000
 
-#: Of a group of errors, how many members are shown, and how deep groups in groups are.
+#: How many members of a group of errors are shown, and how many groups within groups.
 MOST_MEMBERS, DEEPEST = 10, 3
 
 #: Python 3.10 has no groups of its own.
@@ -104,8 +104,8 @@ GROUP: Any = getattr(builtins, "BaseExceptionGroup", ())
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """How a queue settles: the cap on attempts, the policies, whether there is a column to park in, and the name of the
-    queue that its dead letters go to (None: they have no place)."""
+    """The rules of one queue: the cap on attempts, the retry policies, whether the table has a column to park rows in,
+    and the name of the queue that the dead letters go to (None: there is none)."""
 
     max_attempts: int | None
     retry: RetryPolicy
@@ -115,14 +115,14 @@ class Rules:
 
     @property
     def keeps(self) -> bool:
-        """Whether a row that is not tried again is kept."""
+        """Whether the table, or the dead letters' queue, keeps a row that is given up."""
         return self.parks or self.dead_letter is not None
 
 
 @attrs.frozen
 class Verdict:
-    """A settlement and the name of its event; `problem` is worth an error in the log. `remark`: why, where the row does
-    not show it: what failed where it is tried again, or the reason for which it was dropped."""
+    """A settlement and the name of its event. `problem` is logged as an error. `remark`: the reason, where the row does
+    not show it: what failed before a retry, or why the row was dropped."""
 
     settlement: Settlement
     kind: str
@@ -131,7 +131,7 @@ class Verdict:
 
     @property
     def processed(self) -> bool:
-        """Whether the handler is done with the row: it acknowledged it, or dropped it by its own word."""
+        """Whether the handler is done with the row: it acknowledged the row, or dropped it on purpose."""
         return self.settlement.move is Move.FINISH and self.problem is None
 
 
@@ -163,12 +163,12 @@ def _with_members(error: BaseException, depth: int = 0) -> Iterator[str]:
 
 
 def describe_value(value: object) -> str:
-    """What a message or handler gave, for an error's text."""
+    """A value of a message or of a handler, for an error's text."""
     return _written(value, repr)[:200]
 
 
 def _written(value: object, write: Callable[[object], str]) -> str:
-    """A repr or text of the user's own may fail as anything of his may."""
+    """The value as text. A `__repr__` or `__str__` of the user's may raise anything."""
     try:
         return write(value)
     except Exception as error:  # noqa: BLE001 - such as that of a row whose session is closed
@@ -176,7 +176,7 @@ def _written(value: object, write: Callable[[object], str]) -> str:
 
 
 def storable(text: object) -> str:
-    """Text that every database takes: bounded, and with NUL and halves of surrogate pairs spelled out."""
+    """Text that every database takes: cut to a length, with NUL and halves of surrogate pairs escaped."""
     shown = _written(text, str)[:ERROR_LENGTH].encode(errors="backslashreplace").decode()
     return shown.replace("\0", "\\0")[:ERROR_LENGTH]
 
@@ -197,14 +197,14 @@ def decide(rules: Rules, attempt: int | None, outcome: Any, now: datetime) -> Ve
     if isinstance(outcome, DecodeError):
         return _unreadable(rules, attempt, outcome, now, last)
     if isinstance(outcome, BaseException):
-        again = None if last else _retry(rules.retry, attempt, outcome, now)
-        return again or spend(rules, describe_error(outcome))
+        retried = None if last else _retry(rules.retry, attempt, outcome, now)
+        return retried or spend(rules, describe_error(outcome))
     return ACKNOWLEDGED
 
 
 def spend(rules: Rules, reason: str) -> Verdict:
-    """A row that is not tried again: moved to its dead letter, else parked with its error, else dropped; each is worth
-    an error in the log."""
+    """Give a row up: it becomes a dead letter, else it is parked with its error, else it is dropped. Each is logged as
+    an error."""
     reason = storable(reason)
     if rules.dead_letter is not None:
         return Verdict(
@@ -216,7 +216,7 @@ def spend(rules: Rules, reason: str) -> Verdict:
 
 
 def noted(verdict: Verdict, note: str) -> Verdict:
-    """The verdict with a further word behind its reason, where it has one."""
+    """The verdict with a note after its reason, where it has one."""
     room = ERROR_LENGTH - len(note) - 1
     settlement, problem = verdict.settlement, verdict.problem
     if settlement.error is not None:
@@ -225,16 +225,16 @@ def noted(verdict: Verdict, note: str) -> Verdict:
 
 
 def spent_at_claim(rules: Rules, attempt: int | None) -> Verdict | None:
-    """A row that was at its cap when it was claimed: the worker of its last attempt was lost."""
+    """The verdict for a row that was at its cap when it was claimed: the worker of its last attempt was lost."""
     if rules.max_attempts is None or attempt is None or attempt <= rules.max_attempts:
         return None
     return spend(rules, f"the worker was lost in the last of {rules.max_attempts} attempts")
 
 
 def _unreadable(rules: Rules, attempt: int | None, error: DecodeError, now: datetime, last: bool) -> Verdict:
-    again = None if last else _retry(rules.on_decode_error, attempt, error, now)
-    if again is not None:
-        return again
+    retried = None if last else _retry(rules.on_decode_error, attempt, error, now)
+    if retried is not None:
+        return retried
     if rules.keeps:
         return spend(rules, describe_error(error))
     return _hidden(f"{error} (kept, hidden for {UNREADABLE:.0f} s: the table has no column to park it in)", now)
@@ -245,8 +245,10 @@ def _hidden(problem: str, now: datetime) -> Verdict:
 
 
 def refused(rules: Rules, attempt: int | None, verdict: Verdict, error: BaseException, now: datetime) -> Verdict:
-    """Where a row goes when the database refused its settlement with `error`: that is a failure of the row. One whose
-    dead letter is refused is parked, else kept hidden: it is never dropped, nor tried again without end."""
+    """Where a row goes when the database refused its settlement with `error`, which counts as a failure of the row.
+
+    A row whose dead letter is refused is parked, else hidden for a while. It is neither dropped nor tried for ever.
+    """
     if verdict.settlement.move is not Move.DEAD_LETTER:
         return decide(rules, attempt, error, now)
     reason = storable(f"{verdict.settlement.error}\ncould not be moved to {rules.dead_letter}: {describe_error(error)}")
@@ -256,7 +258,7 @@ def refused(rules: Rules, attempt: int | None, verdict: Verdict, error: BaseExce
 
 
 def _due(now: datetime, after: Any) -> datetime | None:
-    """When a row is due that waits `after` seconds; None at once. A policy's delay beyond all calendars is cut."""
+    """When a row is due that waits `after` seconds; None is at once. A delay past the last year becomes `FAR`."""
     if not after:
         return None
     try:
@@ -266,9 +268,9 @@ def _due(now: datetime, after: Any) -> datetime | None:
 
 
 def _retry(policy: RetryPolicy, attempt: int | None, error: BaseException, now: datetime) -> Verdict | None:
-    """Another try, when the policy says; None where it gives the row up.
+    """A retry, when the policy says so; None where the policy gives the row up.
 
-    A policy that fails itself is replaced by the default one, so that no row is lost, and that is told.
+    Where the policy itself fails, the default policy decides, so that no row is lost, and the failure is logged.
     """
     problem = None
     try:

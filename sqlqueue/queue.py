@@ -1,43 +1,68 @@
-"""Enqueue: a message becomes a row. And the one handler that works a queue's rows off."""
+"""A queue: rows are enqueued, looked at and put back to work here, and the one handler is registered."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import attrs
 
 from sqlqueue.clock import Duration
+from sqlqueue.codec import Codec
+from sqlqueue.connection import Connection, Pool
 from sqlqueue.delivery import payload_decoder
 from sqlqueue.destination import Destination, check_apart
-from sqlqueue.dialect import Connection, Converter
+from sqlqueue.dialect import Converter, Dialect
 from sqlqueue.enqueue import RowMaker
 from sqlqueue.errors import BrokerClosed, DeclarationError
-from sqlqueue.handler import Handler, make_handler, publisher_of, refuse_transactional_batch
-from sqlqueue.inspect import BlockedKey, HasParkedRows, blocked_keys, skip
+from sqlqueue.handler import Handler, Settings, make_handler, publisher_of, whole
+from sqlqueue.inspect import BlockedKey, ParkedRow, Parking, blocked_keys, skip
 from sqlqueue.publisher import Publisher
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
-from sqlqueue.sql import Call, Statement
-from sqlqueue.statements import insert
-
-if TYPE_CHECKING:
-    from sqlqueue.broker import Broker
+from sqlqueue.sql import Call
 
 log = logging.getLogger("sqlqueue")
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Conflict = Literal["error", "ignore"]
 
 
+class QueueBroker(Protocol):
+    """What a queue and its consumer need of their broker. `sqlqueue.Broker` is one."""
+
+    dialect: Dialect
+    codec: Codec
+    notify: bool
+    closed: bool
+    lease: float
+    poll_interval: float
+
+    @property
+    def pool(self) -> Pool: ...
+    @property
+    def queues(self) -> "Sequence[Queue]": ...
+    def queue(self, declared: type | TableSpec, group: str | None = None) -> "Queue": ...
+    def adopt(self, connection: Any) -> Connection: ...
+    def publisher(self, url: str) -> Publisher: ...
+    def notify_of(self, spec: TableSpec) -> None: ...
+    def notifications(self, queue: "Queue | Destination") -> Sequence[Call]: ...
+    def wake(self, queue: "Queue | Destination") -> None: ...
+    def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None: ...
+    def listen(
+        self, channels: Sequence[str], group: str | None, wake: Callable[[], None], let_go: Callable[[], None]
+    ) -> Callable[[], None]: ...
+
+
 @attrs.define(eq=False)
-class Queue(HasParkedRows):
+class Queue:
     """A table, or one group of it, of one broker. Made by `Broker.queue`."""
 
-    broker: "Broker" = attrs.field(repr=False)
+    broker: QueueBroker = attrs.field(repr=False)
     spec: TableSpec = attrs.field(repr=lambda spec: spec.full_name)
     group: str | None = None
     _handler: Handler | None = attrs.field(default=None, init=False)
@@ -74,52 +99,49 @@ class Queue(HasParkedRows):
         Raises `BrokerClosed`, `EncodeError` for a message or header that cannot be stored, `DeclarationError` for an
         option whose column the table lacks, `ValueError` for a bad time, and the driver's error where the insert fails.
         """
-        self._open()
-        options = {"key": key, "headers": headers, "priority": priority, "delay": delay, "at": at}
-        calls = [self.insertion(message, on_conflict=on_conflict, **options), *self.broker.notifications(self)]
-        if connection is not None:
-            rows = self.broker.adopt(connection).run(calls)[0]
-            self.broker.wake_after_commit(connection, self._wake)
-        else:
-            with self.broker.pool.connection() as ours:
-                rows = ours.run(calls)[0]
-            self.broker.wake(self)
+        broker, options = self._open, {"key": key, "headers": headers, "priority": priority, "delay": delay, "at": at}
+        insertion = self._rows.insertion(message, on_conflict=on_conflict, **options)
+        calls = [insertion, *broker.notifications(self)]
+        rows = self._run(lambda on: on.run(calls)[0], connection)
         if not rows:
             return None
         decode = self._id_decoder
         return rows[0][0] if decode is None else decode(rows[0][0])
 
     def insertion(self, message: Any, *, on_conflict: Conflict = "error", **options: Any) -> Call:
-        """The statement that `enqueue` runs, for those who run it with others. `options`: those of `enqueue`, and
-        `fields`, values of the row by field."""
-        row = self._rows.row(message, **options)
-        if on_conflict not in ("error", "ignore"):
-            raise ValueError(f"on_conflict is {on_conflict!r}; give 'error' or 'ignore'")
-        return Call(self._inserts[on_conflict], self._rows.named(row))
+        """The statement that `enqueue` runs, to be run with others. `options`: those of `enqueue`, and `fields`, values
+        of the row by field."""
+        return self._rows.insertion(message, on_conflict=on_conflict, **options)
 
     def enqueue_many(self, messages: Iterable[Any], *, connection: Any = None) -> int:
-        """Insert a row for each message, or row, all in one transaction, the fastest way; how many.
+        """Insert a row for each message, or row, in one transaction and the fastest way; how many rows.
 
         All are inserted or none. `connection` as in `enqueue`; all messages are then read before the first statement.
         """
-        self._open()
+        notify, rows = self._open.notifications(self), self._rows
+        return self._run(
+            lambda on: on.insert_many(rows.bulk, self.spec, rows.columns, rows.many(messages, on), then=notify),
+            connection,
+        )
+
+    def _run(self, work: Callable[[Connection], T], connection: Any) -> T:
+        """Do `work` on the caller's connection, or on one of the pool's, and wake consumers once it is committed."""
+        broker = self._open
         if connection is not None:
-            count = self._insert_many(self.broker.adopt(connection), messages)
-            self.broker.wake_after_commit(connection, self._wake)
-            return count
-        with self.broker.pool.connection() as ours:
-            count = self._insert_many(ours, messages)
-        self.broker.wake(self)
-        return count
+            done = work(broker.adopt(connection))
+            broker.wake_after_commit(connection, self._wake)
+            return done
+        with broker.pool.connection() as ours:
+            done = work(ours)
+        broker.wake(self)
+        return done
 
-    def _insert_many(self, connection: Connection, messages: Iterable[Any]) -> int:
-        told = self.broker.notifications(self)
-        rows = self._rows.many(messages, connection)
-        return connection.insert_many(self._insert_only, self.spec, self._rows.columns, rows, then=told)
-
-    def _open(self) -> None:
+    @property
+    def _open(self) -> QueueBroker:
+        """The broker, unless it is closed."""
         if self.broker.closed:
             raise BrokerClosed(f"queue {self.name}: the broker is closed; nothing was written")
+        return self.broker
 
     @cached_property
     def _wake(self) -> Callable[[], None]:
@@ -135,49 +157,57 @@ class Queue(HasParkedRows):
     def _id_decoder(self) -> Converter | None:
         return self.broker.dialect.decoder(self.spec.id)
 
-    @cached_property
-    def _inserts(self) -> Mapping[str, Statement]:
-        dialect, rows = self.broker.dialect, self._rows
-        return {
-            conflict: insert(dialect, self.spec, rows.columns, ignore=conflict == "ignore", delay=rows.delay)
-            for conflict in ("error", "ignore")
-        }
+    # -- for operators ----------------------------------------------------------------------------------------
 
-    @cached_property
-    def _insert_only(self) -> Statement:
-        return insert(self.broker.dialect, self.spec, self._rows.columns, returning=False)
+    def parked(self, *, limit: int = 100) -> Sequence[ParkedRow]:
+        """The first `limit` parked rows, by id, with their messages as the queue's handler takes them.
 
-    # -- lines ------------------------------------------------------------------------------------------------
+        Raises `DeclarationError` for a table without an `error` column.
+        """
+        broker, handler, most = self._open, self._handler, whole(limit, "limit", 0)
+        kind, cap = (handler.kind, handler.max_attempts) if handler else (Any, None)
+        with broker.pool.connection() as ours:
+            return self._parking.rows(ours, broker.codec, kind=kind, cap=cap, limit=most)
+
+    def requeue(self, ids: Any = None, *, connection: Any = None) -> int:
+        """Put parked rows back to work and count their attempts from 0 again; how many rows.
+
+        `ids`: one id, or a row that `parked` returned, or a list of either; None for all parked rows. A row that is not
+        parked is left alone. Each keeps its place in the claim order. `connection` as in `enqueue`.
+        Raises `DeclarationError` for a table without an `error` column, `ValueError` for what is no id of its rows.
+        """
+        broker = self._open
+        calls = [self._parking.requeue(ids), *broker.notifications(self)]
+        count = self._run(lambda on: len(on.run(calls)[0]), connection)
+        if connection is None:
+            log.info("queue %s: %d parked rows were put back to work", self.name, count)
+        return count
+
+    @property
+    def _parking(self) -> Parking:
+        return Parking(self._sql, queue=self.name, group=self.group)
 
     def blocked_keys(self) -> Sequence[BlockedKey]:
-        """The keys of a FIFO table that are held up: their front waits for its retry, or for its time, and all rows
-        behind it with it. In the order of the keys; reads one row for each key. A front that is in work holds up
-        nobody.
+        """The keys of a FIFO table that are blocked: the head of the key waits for its retry, or for its time, and all
+        rows behind it wait as well. In the order of the keys; reads one row for each key. A key whose head is in work
+        is not blocked.
 
-        Where no `retry_after` column hides rows, the lease does, and a front in work cannot be told from one that
-        waits: both are listed. Raises `DeclarationError` for a table without FIFO lines.
+        Where no `retry_after` column hides rows, the lease does, and a head in work cannot be told from one that
+        waits: both are listed. Raises `DeclarationError` for a table without FIFO keys.
         """
-        self._open()
-        with self.broker.pool.connection() as ours:
+        with self._open.pool.connection() as ours:
             return list(blocked_keys(ours, self._sql, self.group))
 
     def skip(self, id: Any, *, connection: Any = None) -> bool:
-        """Take a row that nobody works on out of its line, so that those behind it go on; whether there was such a row.
+        """Finish a row that nobody works on, so that the rows behind it in its key go on; whether there was such a row.
 
         The row is parked where the table has an `error` column, else finished as an acknowledgement does. `connection`
         as in `enqueue`. A row whose lease has not ended is left alone, as one in work. Raises `DeclarationError` for
         rows that are held by advisory locks.
         """
-        self._open()
-        if connection is not None:
-            skipped = skip(self.broker.adopt(connection), self._sql, self.group, id)
-            self.broker.wake_after_commit(connection, self._wake)
-            return skipped
-        with self.broker.pool.connection() as ours:
-            skipped = skip(ours, self._sql, self.group, id)
-        if skipped:
+        skipped = self._run(lambda on: skip(on, self._sql, self.group, id), connection)
+        if skipped and connection is None:
             log.info("queue %s: row %r was skipped", self.name, id)
-            self.broker.wake(self)
         return skipped
 
     @cached_property
@@ -205,65 +235,44 @@ class Queue(HasParkedRows):
         poll_interval: Duration | None = None,
         reply_to: Publisher | str | None = None,
     ) -> Callable[[F], F]: ...
-    def handler(
-        self,
-        function: Any = None,
-        *,
-        workers: int = 1,
-        by_key: bool = False,
-        prefetch: int = 0,
-        batch: int | None = None,
-        transactional: bool = False,
-        max_attempts: int | None = None,
-        dead_letter: "Queue | type | TableSpec | str | None" = None,
-        retry: Any = attrs.NOTHING,
-        on_decode_error: Any = attrs.NOTHING,
-        lease: Duration | None = None,
-        poll_interval: Duration | None = None,
-        reply_to: Publisher | str | None = None,
-    ) -> Any:
-        """Register the function that works the queue's rows off, called as `f(message)` or `f(message, delivery)`; with
-        a batch as `f(messages)` or `f(messages, deliveries)`.
+    def handler(self, function: Any = None, **options: Any) -> Any:
+        """Register the function that handles the queue's rows. It is called as `f(message)` or `f(message, delivery)`,
+        with `batch` as `f(messages)` or `f(messages, deliveries)`.
 
-        `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time in claim order.
+        `workers`: deliveries in work at once (1). `by_key`: rows of one key run one at a time, in claim order.
         `prefetch`: rows claimed ahead, beside those in work (0). `batch`: up to so many rows of one claim come as one
-        list, in claim order; the handler returns None or a list with an outcome for each. `max_attempts`: deliveries
-        after which a row is spent (no cap). `dead_letter`: where a row goes that is spent: a group of the same table,
-        another declared table, or a queue of the same broker; by default it is parked, or dropped where no column holds
-        its error. `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and exception, a
-        fixed delay in seconds, None for no retry, or a mapping from exception classes to any of these; by default 1 s
-        doubling to 1 h. `on_decode_error`: the same for a row that cannot be read; by default no retry. `lease`,
-        `poll_interval`: seconds, by default the broker's.
+        list, in claim order; the handler returns None or a list with an outcome for each. `max_attempts`: a row is
+        spent after so many deliveries (no cap). `dead_letter`: where a spent row goes: a group of the same table,
+        another declared table, or a queue of the same broker. By default the row is parked, or dropped where no column
+        holds its error. `retry`: what a failure does: a policy of `sqlqueue.retry`, a function of attempt and
+        exception, a fixed delay in seconds, None for no retry, or a mapping from exception classes to any of these. By
+        default the row waits 1 s, doubling to 1 h. `on_decode_error`: the same for a row that cannot be read; by
+        default no retry. `lease`, `poll_interval`: seconds, by default the broker's.
 
-        `transactional`: `delivery.connection` is the driver's own connection, inside a transaction that the
-        acknowledgement commits with the row's settlement, and that every other outcome undoes.
+        `transactional`: `delivery.connection` is the driver's own connection in an open transaction. The
+        acknowledgement commits it together with the row's settlement. Every other outcome undoes it.
 
-        `reply_to`: a publisher, or its URL, to which what the handler returns is published before the row is settled.
+        `reply_to`: a publisher or its URL. What the handler returns is published there before the row is settled.
 
         Raises `DeclarationError` for what cannot work, `PublisherNotFound` for a URL that nothing installed serves.
         """
-        refuse_transactional_batch(batch, transactional)
-        if reply_to is not None:
-            publisher_of(reply_to, self.broker.publisher, "reply_to")
+        given = Settings(**options)
+        if given.reply_to is not None:
+            publisher_of(given.reply_to, self.broker.publisher, "reply_to")
 
         def register(function: Any) -> Any:
-            made = make_handler(
-                function,
-                self.spec,
-                workers=workers,
-                by_key=by_key,
-                prefetch=prefetch,
-                transactional=transactional,
-                batch=batch,
-                max_attempts=max_attempts,
-                dead_letter=None if dead_letter is None else self._destination(dead_letter),
-                retry=retry,
-                on_decode_error=on_decode_error,
-                lease=self.broker.lease if lease is None else lease,
-                poll_interval=self.broker.poll_interval if poll_interval is None else poll_interval,
-                reply_to=reply_to,
+            broker = self.broker
+            dead_letter = None if given.dead_letter is None else self._destination(given.dead_letter)
+            self.register(
+                make_handler(
+                    function,
+                    self.spec,
+                    given,
+                    lease=broker.lease,
+                    poll_interval=broker.poll_interval,
+                    dead_letter=dead_letter,
+                )
             )
-            self.register(made)
             return function
 
         return register if function is None else register(function)
@@ -274,7 +283,7 @@ class Queue(HasParkedRows):
         return self._handler
 
     def _destination(self, given: "Queue | type | TableSpec | str") -> Destination:
-        """What `dead_letter=` names: made a queue of the broker, which creates its table with the others."""
+        """What `dead_letter=` names, made a queue of the broker, so that `create_tables` creates its table too."""
         if isinstance(given, str):
             given = self.broker.queue(self.spec, group=given)
         queue = given if isinstance(given, Queue) else self.broker.queue(given)
@@ -285,7 +294,7 @@ class Queue(HasParkedRows):
         return destination
 
     def register(self, made: Handler) -> None:
-        """Take a handler that is made already."""
+        """Take a handler that was made by `make_handler`."""
         # Two descriptions of one table are one queue.
         for queue in self.broker.queues:
             if queue.name == self.name and queue.registered is not None:
@@ -296,4 +305,6 @@ class Queue(HasParkedRows):
         if self.spec.has(Role.PAYLOAD) and made.kind is not bytes:
             payload_decoder(self.broker.codec, made.kind)
         made.check(self)
+        if made.channels:
+            self.broker.notify_of(self.spec)
         self._handler = made

@@ -1,10 +1,11 @@
-"""The structure of a queue's statements: its table's names, conditions and order in the dialect's sql.
+"""The parts that a queue's statements share: names, conditions, assignments and orders, as the dialect writes them.
 
-What a statement names itself begins with an underscore, `_due` for one: a user's table may well be called `due` or
-`lines`.
+Names that a statement makes up begin with an underscore, such as `_due`: a user's table may be called `due`.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import attrs
 
@@ -14,14 +15,17 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill, statement
 
-# A key is made by the database, so that a claim can leave out those that are held. NULL reads as an empty text.
+# The database makes the key, so that a claim can leave out rows whose keys are held. NULL reads as an empty text.
 CONSTANT = "CAST(:key_text_{number} AS text)"
 PART = "COALESCE({text}, '')"
+
+#: An empty mapping that nobody can change.
+NO_VALUES: Mapping[Any, str] = MappingProxyType({})
 
 
 @attrs.frozen
 class QueueSQL:
-    """The structure of one queue's statements: the table's names in the dialect's sql, composed once."""
+    """The parts of one queue's statements. `grouped`: the queue reads one group of the table."""
 
     dialect: Dialect
     spec: TableSpec
@@ -58,10 +62,38 @@ class QueueSQL:
     def unfinished(self) -> list[str]:
         """Conditions that hold for this queue's rows that are neither processed nor parked."""
         conditions = [f"{self.column(Role.GROUP)} = :group"] if self.grouped else []
-        conditions += [
-            f"{self.column(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if self.spec.has(role)
-        ]
-        return conditions
+        return [*conditions, *self.open_rows()]
+
+    def open_rows(self, *, bare: bool = False) -> list[str]:
+        """The same for the rows of the whole table. `bare`: as an index takes it."""
+        name = self.bare if bare else self.column
+        roles = [role for role in Role if role.fact.unfinished and self.spec.has(role)]
+        return [fill(role.fact.unfinished or "", {"column": name(role)}) for role in roles]
+
+    def assignments(
+        self,
+        *verbs: str,
+        first: Role | None = None,
+        but: Role | None = None,
+        instead: Mapping[Role, str] = NO_VALUES,
+        values: Mapping[str, str] = NO_VALUES,
+    ) -> list[str]:
+        """What a statement writes into the columns of the roles, as their facts say.
+
+        `verbs` are fields of `roles.Writes`; the first one that says something about a role decides. `first`: the role
+        whose column comes first. `but`: a role that is left out. `instead`: what is written in place of what the facts
+        say. `values`: the text for the names in braces.
+        """
+        roles = [role for role in Role if self.spec.has(role) and role is not but]
+        written: list[str] = []
+        for role in sorted(roles, key=lambda role: role is not first):
+            said = next((one for verb in verbs if (one := getattr(role.fact.writes, verb)) is not None), None)
+            if role in instead:
+                written.append(f"{self.bare(role)} = {instead[role]}")
+            elif said is not None:
+                own = {"column": self.column(role), **({"now": self.now(role)} if role.fact.moment else {})}
+                written.append(f"{self.bare(role)} = {fill(said, {**own, **values})}")
+        return written
 
     def order(self, *, bare: bool = False) -> list[str]:
         """The claim order: by priority, then by when the row fell due, then by id. `bare`: as an index takes it."""
@@ -70,8 +102,8 @@ class QueueSQL:
         return [*keys, self.bare(Role.ID) if bare else self.column(Role.ID)]
 
     def line_keys(self, *, bare: bool = False) -> list[str]:
-        """The order of a FIFO table: by line; in a line the row in work first, then one that has begun, then by
-        priority and id. So a line's first row is its front: the one in work, or the only one that may be claimed."""
+        """The order of a FIFO table: by key; within a key first the row in work, then a row that has begun, then by
+        priority and id. So the first row of a key is its head: the row in work, or the only row that may be claimed."""
         spec = self.spec.line
         assert spec is not None
         name = self.bare if bare else self.column
@@ -82,21 +114,18 @@ class QueueSQL:
         return [line, *held, *ranked, name(Role.ID)]
 
     def rank(self, *, bare: bool = False) -> str:
-        """The priority as an expression that is never NULL, for databases sort NULL first or last."""
+        """The priority as an expression that is never NULL: some databases sort NULL first, others last."""
         return self.zero(Role.PRIORITY, bare=bare)
 
     def zero(self, role: Role, *, bare: bool = False) -> str:
-        """A number's column as an expression that reads NULL as 0."""
+        """A column of numbers as an expression that reads NULL as 0."""
         spec = self.spec.role(role)
         assert spec is not None, role
         name = self.bare(role) if bare else self.qualified(spec)
         return f"COALESCE({name}, 0)" if spec.optional else name
 
-    def not_running(self) -> list[str]:
-        return [f"{self.bare(Role.RUNNING)} = FALSE"] if self.spec.has(Role.RUNNING) else []
-
     def lock_key(self) -> str:
-        """The text that an advisory lock on a row locks; its constant parts are bound, see `lock_texts`."""
+        """The key of a row's advisory lock, as an expression. Its constant parts are values, see `lock_texts`."""
         lock = self.spec.advisory_lock
         assert lock is not None
         parts = [fill(CONSTANT, {"number": "0"})]

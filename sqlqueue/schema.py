@@ -1,4 +1,4 @@
-"""The schema: what we recommend, and what a consumer checks before it touches a row."""
+"""The schema: the recommended DDL, and what a consumer checks when it starts."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,19 @@ def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | No
     sql = QueueSQL(dialect, spec, grouped=grouped)
     keys = [sql.bare(Role.GROUP)] if grouped and not _is_line(spec) else []
     keys += sql.line_keys(bare=True) if spec.line else sql.order(bare=True)
-    where = [f"{sql.bare(role)} IS NULL" for role in (Role.PROCESSED_AT, Role.ERROR) if spec.has(role)]
+    where = sql.open_rows(bare=True)
     if len(keys) == 1 and not where:
         return None
     return dialect.create_index(spec, keys, " AND ".join(where))
 
 
 def _is_line(spec: TableSpec) -> bool:
-    """Whether the group is the FIFO line itself."""
+    """Whether the group itself is the FIFO key."""
     return spec.line is not None and spec.line.role is Role.GROUP
 
 
 def ddl_statements(dialect: Dialect, spec: TableSpec, *, notify: bool) -> list[str]:
-    """Everything recommended for a table: itself, the index of its claim order, with `notify` the trigger."""
+    """All that is recommended for a table: the table, the index of its claim order, with `notify` the trigger."""
     index = claim_index(dialect, spec, grouped=spec.has(Role.GROUP))
     return [
         *dialect.create_table(spec),
@@ -48,7 +48,7 @@ def ddl_statements(dialect: Dialect, spec: TableSpec, *, notify: bool) -> list[s
 
 
 def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Mapping[str, ColumnFacts]:
-    """The database's columns, after all that the declaration names was found fit; else `SchemaError`."""
+    """The database's columns. Raises `SchemaError` where one that the declaration names is missing or does not fit."""
     facts = dialect.describe(connection, spec)
     where = f"table {spec.full_name!r} in {dialect.source}"
     if facts is None:
@@ -56,9 +56,8 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
             f"{where}: there is no such table; create it with your migrations or Broker.create_tables(): Broker.ddl() "
             "prints the statements"
         )
-    # A claim that looks for due rows in the order of priorities looks for those that there are, and so does a walk
-    # along the lines.
-    never_null = [Role.RETRY_AFTER, Role.PRIORITY] if spec.has(Role.RETRY_AFTER) else []
+    # A claim that walks along the values of a column does not find NULL there.
+    never_null = [role for role in Role if role.fact.walked] if spec.has(Role.RETRY_AFTER) else []
     never_null += [spec.line.role] if spec.line and spec.line.role else []
     for column in spec.columns:
         fact = facts.get(column.name)
@@ -86,7 +85,7 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
 
 
 def check_destination(dialect: Dialect, connection: Connection, spec: TableSpec, destination: Destination) -> None:
-    """That the table of the dead letters is there and takes rows of this one; else `SchemaError` names the column."""
+    """Raise `SchemaError`, with the column, where the table of the dead letters cannot take rows of this one."""
     if destination.is_in(spec):
         return
     facts = check_table(dialect, connection, destination.spec)
@@ -104,7 +103,7 @@ def check_destination(dialect: Dialect, connection: Connection, spec: TableSpec,
 def check_statements(
     dialect: Dialect, connection: Connection, spec: TableSpec, statements: Sequence[Statement]
 ) -> None:
-    """Have the server prepare every statement; the driver's error is the cause of the `SchemaError`."""
+    """Have the server prepare every statement. The driver's error becomes the cause of a `SchemaError`."""
     for one in statements:
         try:
             dialect.check_statement(connection, one)
@@ -118,7 +117,7 @@ def check_statements(
 def warn_of_index(
     dialect: Dialect, connection: Connection, spec: TableSpec, claim: Statement, *, grouped: bool
 ) -> None:
-    """Warn where no index serves the claim's order, with the statement that makes one."""
+    """Warn where no index serves the claim order, with the statement that creates one."""
     index = claim_index(dialect, spec, grouped=grouped)
     if index is not None and dialect.lacks_index(connection, claim, spec):
         log.warning(
@@ -130,7 +129,7 @@ def warn_of_index(
 
 
 def warn_of_skew(dialect: Dialect, connection: Connection, spec: TableSpec, lease: float) -> None:
-    """Warn where the table's clock and the database tell different times; the database's own cannot."""
+    """Warn where the table's clock and the database's differ. A table on the database's clock needs no check."""
     if isinstance(spec.clock, DatabaseClock):
         return
     apart = abs((dialect.read_clock(connection) - spec.clock.now()).total_seconds())

@@ -1,7 +1,5 @@
-"""Declare: the key of an advisory lock, and who keeps it.
-
-Declare: what a table is to the queue, checked as far as it can be seen without the database.
-"""
+"""Declare: what a table is to the queue, and what an advisory lock is. Every mistake that shows without the database
+raises here."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +9,7 @@ import attrs
 
 from sqlqueue.clock import Clock, ClockSource, DatabaseClock, HostClock
 from sqlqueue.errors import DeclarationError
-from sqlqueue.roles import DEFAULTS, NULLABLE, ROLE_TYPES, Role
+from sqlqueue.roles import FIFO_ROLES, Role
 
 _FIELDS = re.compile(r"\{([^{}]*)\}")
 
@@ -21,15 +19,15 @@ LockFunction = Callable[[Any, str], bool]
 
 @attrs.frozen
 class AdvisoryLock:
-    """A lock on each row's key holds the row; rows that share a key run one at a time, on every instance.
+    """A lock on each row's key holds the row. Rows that share a key run one at a time, over all instances.
 
-    `template`: the key, with fields of the table in braces, such as `"accounts-{account}"`; a NULL reads as an empty
-    text. `shared`: the key is the template's text alone, so that other tables and other programs can lock it too; else
-    it is kept apart by the table's name. `lock`, `unlock`: functions of the user's, for locks that another system
-    keeps. Both are called as `f(connection, key)` with the driver's connection that serves the delivery, from the
-    consumer's threads, and return whether they took it, without waiting, or let it go.
+    `template`: the key, with fields of the table in braces, such as `"accounts-{account}"`. NULL reads as an empty
+    text. `shared`: the key is the template's text alone, so that other tables and other programs can take the same
+    lock; else the key begins with the table's name. `lock`, `unlock`: functions of the user's, for locks of another
+    system. Both are called as `f(connection, key)` from the consumer's threads, with the driver's connection that
+    serves the delivery. `lock` does not wait. Each returns whether it took the lock, or let it go.
 
-    A template without fields is one key for all rows: one of them is in work at a time.
+    A template without fields is one key for all rows: one row is in work at a time.
 
     Raises `DeclarationError` for what is no template, and for one function without the other.
     """
@@ -62,7 +60,7 @@ class AdvisoryLock:
 
     @property
     def texts(self) -> Sequence[str]:
-        """What stands before, between and behind the fields: one more than there are fields."""
+        """The texts before, between and after the fields: one more than there are fields."""
         return tuple(_FIELDS.split(self.template)[::2])
 
 
@@ -74,12 +72,9 @@ def advisory_lock(given: "str | AdvisoryLock | None") -> AdvisoryLock | None:
 #: Where a class made by `@table` keeps its description.
 SPEC_ATTRIBUTE = "__sqlqueue_table__"
 
-#: Roles whose rows can stand in line, one at a time.
-LINES = (Role.GROUP, Role.PARTITION_KEY)
-
 ISOLATION_LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
-#: What a field may be called: its name stands for its value in our statements.
+#: The names that a field may have. Our statements use the name for the field's value.
 _FIELD = re.compile(r"[^\W\d]\w*")
 
 
@@ -110,7 +105,8 @@ class TableSpec:
     """A table as the queue sees it.
 
     `name`, `schema` and the columns' names are taken as they are and quoted in every statement. `advisory_lock` is an
-    `AdvisoryLock` or a key's template. Built by hand, its rows are mappings from field to value. Every mistake is a
+    `AdvisoryLock` or a key's template. Built by hand, its rows are mappings from field to value. `full_name` is the
+    name with its schema where there is one, unquoted: for messages, and as notification channel. Every mistake is a
     `DeclarationError`.
     """
 
@@ -121,6 +117,7 @@ class TableSpec:
     clock: ClockSource = attrs.field(factory=HostClock)
     isolation: str | None = None
     row_class: type | None = None
+    full_name: str = attrs.field(init=False, repr=False, eq=False)
     _roles: dict[Role, ColumnSpec] = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
@@ -137,6 +134,7 @@ class TableSpec:
             _check_type(self, spec)
             roles[spec.role] = spec
         object.__setattr__(self, "_roles", roles)
+        object.__setattr__(self, "full_name", f"{self.schema}.{self.name}" if self.schema else self.name)
         _check_table(self)
 
     def role(self, role: Role) -> ColumnSpec | None:
@@ -151,24 +149,19 @@ class TableSpec:
         return self._roles[Role.ID]
 
     @property
-    def full_name(self) -> str:
-        """The name with its schema where there is one, unquoted: for messages and as notification channel."""
-        return f"{self.schema}.{self.name}" if self.schema else self.name
-
-    @property
     def line(self) -> ColumnSpec | None:
-        """The column whose values are FIFO lines."""
+        """The column whose values are FIFO keys: one row of each value is in work at a time."""
         return next((spec for spec in self.columns if spec.fifo), None)
 
     @property
     def host_clock(self) -> Clock:
-        """What the host takes for *now*: the table's clock, or the host's own where that is the database's."""
+        """The clock that the host asks: the table's, or the host's own where the table uses the database's."""
         return HostClock() if isinstance(self.clock, DatabaseClock) else self.clock
 
     def values(self, row: Any) -> Mapping[str, Any]:
         """A row's fields by name, whether the row is an object of the class or a mapping."""
         if self.row_class is not None and isinstance(row, self.row_class):
-            # One that its class does not take (init=False) may not be set yet.
+            # A field with init=False may not be set yet.
             return {spec.field: getattr(row, spec.field) for spec in self.columns if hasattr(row, spec.field)}
         return dict(row)
 
@@ -214,19 +207,19 @@ def _check_fields(table: TableSpec) -> None:
 
 def _check_type(table: TableSpec, spec: ColumnSpec) -> None:
     assert spec.role is not None
-    allowed = ROLE_TYPES.get(spec.role)
-    if spec.type is Any or allowed is None:
+    allowed = spec.role.fact.types
+    if spec.type is Any or not allowed:
         declared = True
     else:
         base = get_origin(spec.type) or spec.type
         declared = isinstance(base, type) and issubclass(base, allowed) and (base is not bool or bool in allowed)
-    if not declared and allowed is not None:
+    if not declared:
         names = ", ".join(kind.__name__ for kind in allowed)
         raise DeclarationError(
             f"table {table.name!r}: column {spec.field!r} plays the role {spec.role.value!r} and is declared as "
             f"{getattr(spec.type, '__name__', spec.type)}; declare it as one of: {names}"
         )
-    if spec.role in NULLABLE and spec.type is not Any and not spec.optional:
+    if spec.role.fact.starts_null and spec.type is not Any and not spec.optional:
         name = getattr(spec.type, "__name__", spec.type)
         raise DeclarationError(
             f"table {table.name!r}: column {spec.field!r} plays the role {spec.role.value!r}, which is NULL at "
@@ -265,7 +258,7 @@ def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
         return
     line = lines[0]
     where = f"table {table.name!r}: column {line.field!r} with fifo=True"
-    if line.role not in LINES:
+    if line.role not in FIFO_ROLES:
         raise DeclarationError(f"{where}: only a group or a partition key makes a line; leave fifo=True out")
     if len(lines) > 1:
         raise DeclarationError(
@@ -281,12 +274,13 @@ def _check_fifo(table: TableSpec, lines: list[ColumnSpec]) -> None:
             f"{where} beside isolation={table.isolation!r}; a line is kept by looking twice, which takes "
             f"{ISOLATION_LEVELS[0]}: leave isolation= out"
         )
-    priority = table.role(Role.PRIORITY)
-    if priority is not None and not table.has(Role.ATTEMPT):
-        raise DeclarationError(
-            f"{where} is ordered by priority (column {priority.field!r}) and needs an attempt column, which keeps a "
-            "row that has begun at the head; mark one with column.attempt()"
-        )
+    for spec in table.columns:
+        needed = spec.role.fact.fifo_needs if spec.role else None
+        if spec.role and needed and not table.has(needed):
+            raise DeclarationError(
+                f"{where} is ordered by {spec.role.value} (column {spec.field!r}) and needs an {needed.value} column, "
+                f"which keeps a row that has begun at the head; mark one with column.{needed.value}()"
+            )
 
 
 def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
@@ -300,12 +294,12 @@ def _check_key(table: TableSpec, lock: AdvisoryLock) -> None:
 
 
 def makes_default(spec: ColumnSpec) -> bool:
-    """Whether a function makes its default, for each row anew."""
+    """Whether a function makes its default for each row."""
     return isinstance(spec.default, attrs.Factory) and not needs_row(spec)  # type: ignore[arg-type]
 
 
 def needs_row(spec: ColumnSpec) -> bool:
-    """Whether its default is made of the row, so that only the row's class can make it."""
+    """Whether its default depends on the row, so that only the row's class can make it."""
     return isinstance(spec.default, attrs.Factory) and spec.default.takes_self  # type: ignore[arg-type]
 
 
@@ -313,7 +307,7 @@ def default_of(spec: ColumnSpec) -> Any:
     """The value of a field that a row in the making does not name, or `attrs.NOTHING`."""
     default: Any = attrs.NOTHING if needs_row(spec) else spec.default
     if default is attrs.NOTHING and spec.role is not None:
-        default = DEFAULTS.get(spec.role, attrs.NOTHING)
+        default = spec.role.fact.default
     return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 

@@ -1,19 +1,20 @@
-"""Every portable statement but the claims: inserting and settling.
+"""The statements that insert and settle rows. The claims stand with their strategies.
 
-What a settlement assigns beside its move differs by strategy: the lease is ended, the attempt counted, or nothing.
+A settlement takes its rows as `given` columns, so that one execution settles all rows of a call. It returns the ids of
+the rows that it changed. A row whose id is missing was fenced out: somebody else holds it, or it is gone. No table has
+an alias: SQLite's RETURNING does not know aliases.
 
-A statement that settles rows takes them as `given` columns, so that one execution settles as many rows as the call
-holds; it returns the ids of the rows that it changed. Whoever is missing there was fenced out. No table has an
-alias: SQLite's RETURNING does not know it.
+What every settlement writes differs by strategy: it ends the lease, counts the attempt, or writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from sqlqueue.clock import DatabaseClock
 from sqlqueue.dialect import Dialect
-from sqlqueue.queue_sql import QueueSQL, also, every
+from sqlqueue.queue_sql import NO_VALUES, QueueSQL, every
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Statement, fill
@@ -25,84 +26,46 @@ VALUES ({values})
 RETURNING {id}
 """
 
-# By the database's clock: a row's own moment, else so long from now.
+# By the database's clock: the row's own moment, else so many seconds from now.
 DUE = "COALESCE({due}, {later})"
 
-# For many rows at a time; nobody asks for their ids.
+# For many rows at a time, whose ids nobody asks for.
 INSERT_ONLY = """
 INSERT INTO {table} ({columns})
 VALUES ({values})
 """
 
-# An acknowledgement deletes the row …
-FINISH_BY_DELETE = """
+# An acknowledgement deletes the row, where the table has no column to keep it with the time.
+DELETE = """
 DELETE FROM {table}
 {using_given}
 WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
-# … or keeps it, with the time, where the table has a column for that.
-FINISH_BY_MARK = """
+# Every other settlement keeps the row. What it writes into which column stands in the facts of `roles.py`:
+# an acknowledgement writes the time, and the row stays finished;
+# a retry hides the row until it is due, where the table has a column for that;
+# an advance writes the next step of a task, which has not been tried yet;
+# a park writes the error's text, and the row stays out of work until somebody clears it, with its attempts for people
+# to see;
+# a release gives the row back unhandled, its attempt too, as if it had never been claimed; a row that must wait behind
+# another of its key stays hidden by its lease and keeps its place in the claim order;
+# a dead letter that stays in its table gets another group and begins anew.
+SETTLE = """
 UPDATE {table}
-SET {processed_at} = {now}{let_go}
+SET {assigned}
 {from_given}
 WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
-# Back to work, hidden until `due`.
-RETRY = """
-UPDATE {table}
-SET {hidden_until} = {due}{let_go}
-{from_given}
-WHERE {id} = {given_id} {fence}
-RETURNING {id}
-"""
+MARK_SPENT = "CASE WHEN {counted} >= :cap THEN :cap + 2 ELSE {counted} END"
 
-# Without a column for that, and without a lease to hide it, the row is due at once.
-RETRY_AT_ONCE = """
-UPDATE {table}
-SET {let_go}
-{from_given}
-WHERE {id} = {given_id} {fence}
-RETURNING {id}
-"""
-
-# On to what is to be done next with the row, which has not been tried yet.
-ADVANCE = """
-UPDATE {table}
-SET {payload} = {stored}, {retry_after} = {given_due}, {attempt} = 0{let_go}
-{from_given}
-WHERE {id} = {given_id} {fence}
-RETURNING {id}
-"""
-
-# Out of work with the error's text, until somebody clears it. The attempts stay for people to see.
-PARK = """
-UPDATE {table}
-SET {error} = {given_error}{let_go}
-{from_given}
-WHERE {id} = {given_id} {fence}
-RETURNING {id}
-"""
-
-# Given back on purpose and unhandled, its attempt too: as if it had never been claimed. A row that must wait behind
-# another of its key stays hidden `until` then, by its lease, and keeps its place in the claim order.
-RELEASE = """
-UPDATE {table}
-SET {given_back}
-{from_given}
-WHERE {id} = {given_id} {fence}
-RETURNING {id}
-"""
-
-MARK_SPENT = "{attempt} = CASE WHEN {counted} >= :cap THEN :cap + 2 ELSE {counted} END"
-
-#: How a delay is given where the database's clock says from when.
+#: A delay where the database's clock says from when it counts.
 SECONDS = ColumnSpec(field="seconds", type=float)
 
-# Which of the rows whose settlement changed nothing are still there: the others are gone, not lost.
+# The settlement of a row changed nothing: the row is lost where it is still there, else it is gone.
 PRESENT = """
 SELECT {id} FROM {table}
 WHERE {id} = :id
@@ -147,7 +110,7 @@ def insert(
 
 @attrs.frozen
 class Settlements:
-    """The statements that settle one queue's rows. None: that move writes nothing, or the table has no place for it.
+    """The statements that settle one queue's rows. None: the move writes nothing, or the table has no column for it.
     `singly`: each settles one row, which costs the server a quarter less than a list of one."""
 
     finish: Statement
@@ -159,119 +122,110 @@ class Settlements:
 
 
 def by_lease(sql: QueueSQL) -> Settlements:
-    """Fenced by the lease, which each of them ends. The claim counted the attempt."""
+    """The lease fences each settlement, and each settlement ends the lease. The claim counted the attempt."""
     lease = sql.spec.role(Role.LEASE)
     assert lease is not None
     held = {"id": sql.spec.id, "token": lease}
-    let_go = [f"{sql.bare(Role.LEASE)} = NULL", *sql.not_running()]
-    hides = None if sql.spec.has(Role.RETRY_AFTER) else lease
     return Settlements(
-        finish=finish(sql, held, let_go),
-        retry=retry(sql, held, sql.not_running() if hides else let_go, hides),
-        park=park(sql, held, let_go),
-        release=give_back(sql, {**held, "until": lease}, sql.not_running()),
+        finish=finish(sql, held),
+        retry=retry(sql, held, hides=None if sql.spec.has(Role.RETRY_AFTER) else lease),
+        park=park(sql, held),
+        release=release(sql, {**held, "until": lease}),
     )
 
 
 def by_row_lock(sql: QueueSQL, *, singly: bool = True) -> Settlements:
-    """Fenced by the lock, which ends with the transaction, and so does a release. The settlement counts the attempt."""
+    """The row's lock fences each settlement. It ends with the transaction, so a release needs no statement. The
+    settlement counts the attempt."""
     attempt = sql.spec.role(Role.ATTEMPT)
     held = {"id": sql.spec.id, **({"attempt": attempt} if attempt else {})}
-    counted = [f"{sql.bare(Role.ATTEMPT)} = {sql.given('attempt', singly=singly)}"] if attempt else []
     return Settlements(
-        finish=finish(sql, held, counted, singly=singly),
-        retry=retry(sql, held, counted, None, singly=singly),
-        park=park(sql, held, counted, singly=singly),
+        finish=finish(sql, held, base="settle_locked", singly=singly),
+        retry=retry(sql, held, base="settle_locked", singly=singly),
+        park=park(sql, held, base="settle_locked", singly=singly),
         release=None,
         singly=singly,
     )
 
 
 def by_advisory_lock(sql: QueueSQL, *, capped: bool, singly: bool = True) -> Settlements:
-    """Fenced by the lock on the row's key, which is released behind the settlement. The claim counted the attempt.
+    """The lock on the row's key fences each settlement, and is released after it. The claim counted the attempt.
 
-    A parked row whose attempts are spent shows two more than the cap, which tells it, once its error is cleared, from a
+    A parked row whose attempts are spent shows two more than the cap. Once its error is cleared, that tells it from a
     row whose last worker was lost.
     """
     held = {"id": sql.spec.id}
-    given_back = [*_uncounted(sql), *sql.not_running()]
+    marked: dict[Role, str] = {}
+    if capped:
+        marked[Role.ATTEMPT] = fill(MARK_SPENT, {"counted": sql.column(Role.ATTEMPT)})
     return Settlements(
-        finish=finish(sql, held, sql.not_running(), singly=singly),
-        retry=retry(sql, held, sql.not_running(), None, singly=singly),
-        park=park(sql, held, [*(_marked(sql) if capped else []), *sql.not_running()], singly=singly),
-        release=sql.settlement("release", RELEASE, held, singly=singly, given_back=", ".join(given_back))
-        if given_back
-        else None,
+        finish=finish(sql, held, singly=singly),
+        retry=retry(sql, held, singly=singly),
+        park=park(sql, held, instead=marked, singly=singly),
+        release=release(sql, held, singly=singly),
         singly=singly,
     )
 
 
-def finish(sql: QueueSQL, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False) -> Statement:
-    if not sql.spec.has(Role.PROCESSED_AT):
-        given = {name: column for name, column in held.items() if name != "attempt"}
-        return sql.settlement("acknowledge", FINISH_BY_DELETE, given, singly=singly)
-    return sql.settlement(
-        "acknowledge",
-        FINISH_BY_MARK,
-        held,
-        singly=singly,
-        processed_at=sql.bare(Role.PROCESSED_AT),
-        now=sql.now(Role.PROCESSED_AT),
-        let_go=also(let_go),
-    )
+def settle(
+    sql: QueueSQL,
+    move: str,
+    given: Mapping[str, ColumnSpec],
+    *,
+    name: str = "",
+    base: str = "settle",
+    first: Role | None = None,
+    instead: Mapping[Role, str] = NO_VALUES,
+    beside: Sequence[str] = (),
+    singly: bool = False,
+    values: Mapping[str, str] = NO_VALUES,
+) -> Statement | None:
+    """The statement of a settlement that keeps the row; None where it would write nothing.
+
+    `move` and `base` are fields of `roles.Writes`: what this settlement writes, and what every settlement of this
+    strategy writes beside it. `beside`: further assignments. The other arguments are those of `QueueSQL.assignments`.
+    """
+    texts = {f"given_{key}": sql.given(key, singly=singly) for key in given}
+    assigned = [*sql.assignments(move, base, first=first, instead=instead, values={**texts, **values}), *beside]
+    if not assigned:
+        return None
+    return sql.settlement(name or move, SETTLE, given, singly=singly, assigned=", ".join(assigned))
+
+
+def finish(sql: QueueSQL, held: Mapping[str, ColumnSpec], **options: Any) -> Statement:
+    """An acknowledgement. `options` here and below: those of `settle`."""
+    if sql.spec.has(Role.PROCESSED_AT):
+        kept = settle(sql, "finish", held, name="acknowledge", first=Role.PROCESSED_AT, **options)
+        assert kept is not None
+        return kept
+    given = {name: column for name, column in held.items() if name != "attempt"}
+    return sql.settlement("acknowledge", DELETE, given, singly=options.get("singly", False))
 
 
 def retry(
-    sql: QueueSQL,
-    held: Mapping[str, ColumnSpec],
-    let_go: Sequence[str],
-    hides: ColumnSpec | None,
-    *,
-    singly: bool = False,
+    sql: QueueSQL, held: Mapping[str, ColumnSpec], *, hides: ColumnSpec | None = None, **options: Any
 ) -> Statement | None:
     """`hides`: the lease, where it hides the row for want of a column that does."""
     column = sql.spec.role(Role.RETRY_AFTER) or hides
     if column is None:
-        let = ", ".join(let_go)
-        return sql.settlement("retry", RETRY_AT_ONCE, held, singly=singly, let_go=let) if let_go else None
+        return settle(sql, "retry", held, **options)
     by_database = isinstance(sql.spec.clock, DatabaseClock)
     given = {**held, "seconds": SECONDS} if by_database else {**held, "due": column}
-    due = sql.given("seconds" if by_database else "due", singly=singly)
-    return sql.settlement(
-        "retry",
-        RETRY,
-        given,
-        singly=singly,
-        hidden_until=sql.dialect.quote(column.name),
-        due=sql.dialect.later(column, due) if by_database else due,
-        let_go=also(let_go),
-    )
+    due = sql.given("seconds" if by_database else "due", singly=options.get("singly", False))
+    due = sql.dialect.later(column, due) if by_database else due
+    if hides:
+        options = {**options, "instead": {Role.LEASE: due}}
+    return settle(sql, "retry", given, values={"due": due}, **options)
 
 
-def give_back(sql: QueueSQL, given: Mapping[str, ColumnSpec], let_go: Sequence[str]) -> Statement:
-    """A release whose lease ends, or hides the row, as `until` says."""
-    until = f"{sql.bare(Role.LEASE)} = {sql.given('until')}"
-    return sql.settlement("release", RELEASE, given, given_back=", ".join([until, *_uncounted(sql), *let_go]))
-
-
-def park(
-    sql: QueueSQL, held: Mapping[str, ColumnSpec], let_go: Sequence[str], *, singly: bool = False
-) -> Statement | None:
+def park(sql: QueueSQL, held: Mapping[str, ColumnSpec], **options: Any) -> Statement | None:
     error = sql.spec.role(Role.ERROR)
-    if error is None:
-        return None
-    given = {**held, "error": error}
-    return sql.settlement("park", PARK, given, singly=singly, error=sql.bare(Role.ERROR), let_go=also(let_go))
+    return settle(sql, "park", {**held, "error": error}, first=Role.ERROR, **options) if error else None
 
 
-def _marked(sql: QueueSQL) -> list[str]:
-    return [fill(MARK_SPENT, {"attempt": sql.bare(Role.ATTEMPT), "counted": sql.column(Role.ATTEMPT)})]
-
-
-def _uncounted(sql: QueueSQL) -> list[str]:
-    if not sql.spec.has(Role.ATTEMPT):
-        return []
-    return [f"{sql.bare(Role.ATTEMPT)} = {sql.column(Role.ATTEMPT)} - 1"]
+def release(sql: QueueSQL, given: Mapping[str, ColumnSpec], **options: Any) -> Statement | None:
+    """By lease, the lease ends or hides the row, as `until` in `given` says."""
+    return settle(sql, "release", given, first=Role.LEASE, **options)
 
 
 def unfinished(sql: QueueSQL) -> Statement:

@@ -24,7 +24,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from psycopg.types.string import BytesBinaryDumper
 
 from sqlqueue.dialect import ColumnFacts, Converter
-from sqlqueue.roles import NULLABLE, Role
+from sqlqueue.roles import MOMENTS, Role
 from sqlqueue.spec import ColumnSpec
 
 JSON_TYPES = ("jsonb", "json")
@@ -58,31 +58,13 @@ KINDS = (
     Kind(list, "jsonb", JSON_TYPES),
 )
 
-#: What a role's column is where the declaration leaves its type open.
-ROLE_KINDS: Mapping[Role, type] = {
-    Role.GROUP: str,
-    Role.PRIORITY: int,
-    Role.RETRY_AFTER: datetime,
-    Role.ATTEMPT: int,
-    Role.PROCESSED_AT: datetime,
-    Role.LEASE: datetime,
-    Role.HEADERS: dict,
-    Role.ERROR: str,
-    Role.RUNNING: bool,
-}
-
 #: What carries fractions of a second.
 TIMESTAMPS = ("timestamp with time zone", "timestamp without time zone")
-
-MOMENTS = (Role.RETRY_AFTER, Role.PROCESSED_AT, Role.LEASE)
-
-#: Roles whose values are compared or assigned as an array of their type, so that a cast from text will not do.
-TYPED = (Role.ID, Role.ERROR)
 
 
 def kind_of(column: ColumnSpec) -> Kind | None:
     """The kind of the declared type, else of the role; None where neither says."""
-    declared = ROLE_KINDS.get(column.role, Any) if column.type is Any and column.role else column.type
+    declared = column.role.fact.open_type if column.type is Any and column.role else column.type
     declared = get_origin(declared) or declared
     if not isinstance(declared, type):
         return None
@@ -175,7 +157,7 @@ def misfit(column: ColumnSpec, facts: ColumnFacts, name: str) -> str | None:
     """Why a column of the database cannot hold the declared one, and the mend. `name` is the quoted column."""
     kind = kind_of(column)
     declared = getattr(column.type, "__name__", str(column.type))
-    if column.role in NULLABLE and not facts.nullable:
+    if column.role and column.role.fact.starts_null and not facts.nullable:
         return (
             "it is NOT NULL, and the role leaves it empty while nothing is to be said; run "
             f"ALTER TABLE … ALTER COLUMN {name} DROP NOT NULL"
@@ -189,7 +171,9 @@ def misfit(column: ColumnSpec, facts: ColumnFacts, name: str) -> str | None:
         return f"its type is left open, and it is {facts.type}; declare it as int, str, UUID or bytes"
     if kind is None:
         return None
-    held_by = TEXT_TYPES if kind.python is str and column.role in TYPED else kind.held_by
+    # Statements take many of these values as an array of their type, so that a cast from text will not do.
+    listed = column.role is not None and column.role.fact.listed
+    held_by = TEXT_TYPES if kind.python is str and listed else kind.held_by
     if not held_by or facts.type in held_by:
         return None
     return (

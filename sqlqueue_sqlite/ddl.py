@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlqueue.dialect import ColumnFacts, Dialect
-from sqlqueue.roles import NULLABLE, Role
+from sqlqueue.roles import NOW, Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import fill
 from sqlqueue_sqlite.fragments import now
@@ -47,9 +47,6 @@ _TYPES: tuple[tuple[tuple[type, ...], str], ...] = (
     ((bytes,), "BLOB"),
     ((str, UUID, datetime, date, Decimal, dict, list), "TEXT"),
 )
-
-# A producer that writes plain SQL may leave these columns out.
-_DEFAULTS = {Role.ATTEMPT: "0", Role.PRIORITY: "0", Role.RUNNING: "0"}
 
 
 def create_table(dialect: Dialect, spec: TableSpec) -> tuple[str, ...]:
@@ -101,11 +98,15 @@ def _type(column: ColumnSpec) -> str:
 
 
 def _default(column: ColumnSpec) -> str | None:
+    """What producers with plain SQL need not name."""
     if column.optional:
         return None
-    if column.role is Role.RETRY_AFTER or (column.role is None and column.generated and is_moment(column)):
+    if column.role is None:
+        return f"({now(column)})" if column.generated and is_moment(column) else None
+    given = column.role.fact.ddl
+    if given is NOW:
         return f"({now(column)})"
-    return _DEFAULTS.get(column.role) if column.role else None
+    return None if given is None else str(int(given))
 
 
 # -- what other tables' columns hold -------------------------------------------------------------------------
@@ -119,9 +120,6 @@ _AFFINITIES = (
     (("blob",), BLOB),
     (("real", "floa", "doub"), REAL),
 )
-
-# Roles whose text must come back as it was written: '007' is not 7.
-_IDENTITIES = (Role.ID, Role.GROUP, Role.PARTITION_KEY, Role.PAYLOAD)
 
 
 def affinity(type: str) -> str:
@@ -141,7 +139,7 @@ def misfit(column: ColumnSpec, facts: ColumnFacts) -> str | None:
 
 
 def _misfit_of_null(column: ColumnSpec, facts: ColumnFacts) -> str | None:
-    if column.role in NULLABLE and not facts.nullable:
+    if column.role and column.role.fact.starts_null and not facts.nullable:
         return f"it is NOT NULL, but the role {column.role.value!r} is NULL at first; drop the NOT NULL"
     return None
 
@@ -172,7 +170,8 @@ def _wrong_for(column: ColumnSpec) -> tuple[tuple[str, ...], str]:
     if is_a(column, int, float):
         return (TEXT,), INTEGER if is_a(column, int) else REAL
     if is_a(column, str):
-        return (INTEGER, REAL, NUMERIC) if column.role in _IDENTITIES else (INTEGER, REAL), TEXT
+        verbatim = column.role is not None and column.role.fact.verbatim  # '007' is not 7
+        return (INTEGER, REAL, NUMERIC) if verbatim else (INTEGER, REAL), TEXT
     if is_a(column, UUID, dict, list) or column.role is Role.HEADERS:
         return (INTEGER, REAL), TEXT
     return (), BLOB

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlqueue.clock import UTC, utc
 from sqlqueue.dialect import Converter
-from sqlqueue.roles import Role
+from sqlqueue.roles import MOMENTS, Role
 from sqlqueue.spec import ColumnSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,8 +28,6 @@ _ISO = re.compile(
     re.ASCII,
 )
 
-_MOMENTS = (Role.RETRY_AFTER, Role.PROCESSED_AT, Role.LEASE)
-
 
 def kind_of(column: ColumnSpec) -> Any:
     """The declared type without its parameters: `dict` for `dict[str, str]`."""
@@ -42,7 +40,7 @@ def is_a(column: ColumnSpec, *kinds: type) -> bool:
 
 
 def is_moment(column: ColumnSpec) -> bool:
-    return column.role in _MOMENTS or is_a(column, datetime)
+    return column.role in MOMENTS or is_a(column, datetime)
 
 
 def is_number(column: ColumnSpec) -> bool:

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import attrs
 
-from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.consumer.budget import budget_of
 from sqlqueue.consumer.health import Health
@@ -24,7 +23,7 @@ from sqlqueue.dialect import Hint, Waker
 from sqlqueue.errors import DeclarationError, SQLQueueError
 from sqlqueue.observers import Observer
 from sqlqueue.plugins import manager
-from sqlqueue.queue import Queue
+from sqlqueue.queue import Queue, QueueBroker
 
 log = logging.getLogger("sqlqueue")
 
@@ -48,7 +47,7 @@ def named(queues: Iterable[Wanted] | Wanted | None) -> Sequence[Queue | str] | N
 
 
 def subscribe(
-    broker: Broker, wanted: Sequence[Queue | str] | None, observers: Sequence[Observer]
+    broker: QueueBroker, wanted: Sequence[Queue | str] | None, observers: Sequence[Observer]
 ) -> list[Subscription]:
     """A subscription for each of the broker's queues that has a handler and is `wanted` (None: all).
 
@@ -112,7 +111,7 @@ class Consumer:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: QueueBroker,
         *,
         queues: Iterable[Wanted] | Wanted | None = None,
         drain_timeout: Duration = 30.0,

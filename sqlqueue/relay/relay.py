@@ -8,18 +8,7 @@ from sqlqueue.errors import DeclarationError
 from sqlqueue.handler import publisher_of
 from sqlqueue.publisher import OutgoingMessage, Publisher
 from sqlqueue.queue import Queue
-from sqlqueue.roles import Role
-
-#: Columns that only the queue itself reads and writes; a row that is delivered again is the same without them.
-ITS_OWN = (
-    Role.LEASE,
-    Role.ATTEMPT,
-    Role.RETRY_AFTER,
-    Role.PROCESSED_AT,
-    Role.ERROR,
-    Role.RUNNING,
-    Role.HEADERS,  # they go as headers
-)
+from sqlqueue.roles import AFRESH, Role
 
 
 def relay(
@@ -45,7 +34,7 @@ def relay(
     if destination is not None and not isinstance(destination, str):
         raise DeclarationError(f"relay(destination={destination!r}): give text, or None for the publisher's own")
     raw = queue.spec.has(Role.PAYLOAD)
-    fields = [column.field for column in queue.spec.columns if column.role not in ITS_OWN]
+    fields = [column.field for column in queue.spec.columns if column.role not in AFRESH]
 
     def forward(message: Any, delivery: Delivery) -> OutgoingMessage:  # with all headers: it is no reply, but the same
         if not raw:

@@ -11,8 +11,9 @@ import attrs
 from sqlqueue.clock import later
 from sqlqueue.codec import JsonCodec
 from sqlqueue.consumer.run_handler import RELEASED, STOPS, Finished, Runner, Work
-from sqlqueue.delivery import Delivery, encode_payload
+from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Converter
+from sqlqueue.enqueue import encode_payload
 from sqlqueue.errors import EncodeError
 from sqlqueue.outcome import (
     DeadLetter,

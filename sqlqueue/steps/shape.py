@@ -11,11 +11,11 @@ from typing import Any
 
 import attrs
 
-from sqlqueue.queue_sql import QueueSQL, also
+from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import fill
-from sqlqueue.statements import ADVANCE, Settlements, finish, give_back, park, retry
+from sqlqueue.statements import Settlements, finish, park, release, retry, settle
 from sqlqueue.strategies.plan import Shape
 
 #: The cap that claims are made with: whoever has been tried, and holds no lease, was resumed.
@@ -108,23 +108,18 @@ def _settlements(sql: QueueSQL, noted: list[str], assigned: Callable[[str], str]
     assert payload is not None
     assert retry_after is not None
     held = {"id": sql.spec.id, "token": lease}
-    rest = [*sql.not_running(), *noted]
-    let_go = [f"{sql.bare(Role.LEASE)} = NULL", *rest]
-    waits = [f"{sql.bare(Role.LEASE)} = {sql.now(Role.LEASE)}", *rest]
-    tried = f"{sql.bare(Role.ATTEMPT)} = {sql.given('attempt')}"
+    waits, tried = {Role.LEASE: sql.now(Role.LEASE)}, {Role.ATTEMPT: sql.given("attempt")}
     return Settlements(
-        finish=finish(sql, held, let_go),
-        retry=retry(sql, held, waits, None),
-        park=park(sql, {**held, "attempt": attempt}, [tried, *let_go]),
-        release=give_back(sql, {**held, "until": lease}, rest),
-        advance=sql.settlement(
+        finish=finish(sql, held, beside=noted),
+        retry=retry(sql, held, instead=waits, beside=noted),
+        park=park(sql, {**held, "attempt": attempt}, instead=tried, beside=noted),
+        release=release(sql, {**held, "until": lease}, beside=noted),
+        advance=settle(
+            sql,
             "advance",
-            ADVANCE,
             {**held, "stored": payload, "due": retry_after},
-            payload=sql.bare(Role.PAYLOAD),
-            stored=assigned(sql.given("stored")),
-            retry_after=sql.bare(Role.RETRY_AFTER),
-            attempt=sql.bare(Role.ATTEMPT),
-            let_go=also(let_go),
+            first=Role.PAYLOAD,
+            beside=noted,
+            values={"stored": assigned(sql.given("stored")), "due": sql.given("due")},
         ),
     )

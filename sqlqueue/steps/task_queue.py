@@ -10,7 +10,7 @@ import attrs
 from sqlqueue.broker import Broker
 from sqlqueue.clock import Duration
 from sqlqueue.errors import DeclarationError
-from sqlqueue.handler import Handler, make_handler, some_seconds, whole
+from sqlqueue.handler import Handler, Settings, make_handler, some_seconds, whole
 from sqlqueue.inspect import AsFound, listed
 from sqlqueue.queue import Queue
 from sqlqueue.queue_sql import QueueSQL
@@ -68,8 +68,8 @@ class TaskQueue:
             stepping,
             on_step,
             workers=whole(workers, f"table {spec.name!r}: workers", 1),
-            lease=broker.lease if lease is None else lease,
-            poll_interval=broker.poll_interval if poll_interval is None else poll_interval,
+            lease=lease,
+            poll_interval=poll_interval,
         )
         self._check_alone()
         self.queue.register(attrs.evolve(handler, channels=(spec.full_name, PG_TASK_CHANGED) if notify else ()))
@@ -81,16 +81,14 @@ class TaskQueue:
         handler = make_handler(
             partial(run_step, self._catalogue, id_of),
             spec,
-            by_key=False,
-            prefetch=0,
-            batch=None,
-            transactional=any(kind.step.transactional for kind in self._catalogue),
-            max_attempts=None,
-            dead_letter=None,
-            retry=None,
-            on_decode_error=None,
-            reply_to=None,
-            **settings,
+            Settings(
+                transactional=any(kind.step.transactional for kind in self._catalogue),
+                retry=None,
+                on_decode_error=None,
+                **settings,
+            ),
+            lease=self.broker.lease,
+            poll_interval=self.broker.poll_interval,
         )
         runner = partial(
             StepRunner,

@@ -3,7 +3,7 @@
 Each move settles the row as well: whoever is fenced out moves nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,32 +11,21 @@ import attrs
 
 from sqlqueue.clock import DatabaseClock
 from sqlqueue.codec import decode_headers
-from sqlqueue.destination import SET_AFRESH, Destination, Match, matches
+from sqlqueue.destination import Destination, Match, matches
 from sqlqueue.dialect import Converter, Row
 from sqlqueue.errors import DecodeError
 from sqlqueue.outcome import Settlement
 from sqlqueue.queue_sql import QueueSQL, also
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, default_of, makes_default
-from sqlqueue.sql import Call, Statement
+from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.statements import SETTLE
 from sqlqueue.strategies.claim import Claim
-
-# It begins anew in its new group: not tried yet, due, and held by nobody.
-MOVE_TO_GROUP = """
-UPDATE {table}
-SET {group} = :dead_letter_group{afresh}
-{from_given}
-WHERE {id} = {given_id} {fence}
-RETURNING {id}
-"""
 
 #: The value of a turn's *now*, as the destination holds moments.
 NOW = "dead_letter_now"
 GROUP = "dead_letter_group"
 DEFAULT = "dead_letter_default_{number}"
-
-#: Roles whose value comes with the move, where the row has none.
-GIVEN = (*SET_AFRESH, Role.GROUP)
 
 
 @attrs.frozen
@@ -77,30 +66,15 @@ def is_single(sql: QueueSQL) -> bool:
 
 
 def _to_group(sql: QueueSQL, destination: Destination, given: Mapping[str, ColumnSpec]) -> Moving:
-    single = is_single(sql)
-    statement = sql.settlement(
-        "move to another group",
-        MOVE_TO_GROUP,
-        given,
-        singly=single,
-        group=sql.bare(Role.GROUP),
-        afresh=also(list(_afresh(sql, headers=sql.given("headers", singly=single)))),
-    )
+    """The row begins anew in its new group: not tried yet, due, and held by nobody."""
+    single, due = is_single(sql), sql.spec.role(Role.RETRY_AFTER)
+    afresh = {
+        "headers": sql.given("headers", singly=single),
+        "now": "NULL" if due is None or due.optional else _now(sql, due),
+    }
+    assigned = sql.assignments("dead_letter", first=Role.GROUP, values=afresh)
+    statement = sql.settlement("move to another group", SETTLE, given, singly=single, assigned=", ".join(assigned))
     return Moving([statement], single, {GROUP: destination.group})
-
-
-def _afresh(sql: QueueSQL, *, headers: str) -> Iterator[str]:
-    spec = sql.spec
-    due = spec.role(Role.RETRY_AFTER)
-    if due is not None:
-        yield f"{sql.bare(Role.RETRY_AFTER)} = {'NULL' if due.optional else _now(sql, due)}"
-    if spec.has(Role.ATTEMPT):
-        yield f"{sql.bare(Role.ATTEMPT)} = 0"
-    if spec.has(Role.LEASE):
-        yield f"{sql.bare(Role.LEASE)} = NULL"
-    if spec.has(Role.HEADERS):
-        yield f"{sql.bare(Role.HEADERS)} = {headers}"
-    yield from sql.not_running()
 
 
 def _to_table(sql: QueueSQL, destination: Destination, given: Mapping[str, ColumnSpec]) -> Moving:
@@ -150,7 +124,7 @@ class _Default:
 def _defaults(sql: QueueSQL, found: Sequence[Match]) -> Mapping[str, _Default]:
     """By field, those that a move needs."""
     needed = [
-        match.column for match in found if match.may_lack or (match.source is None and match.column.role not in GIVEN)
+        match.column for match in found if match.may_lack or (match.source is None and not _said_afresh(match.column))
     ]
     return {
         column.field: _Default(column, DEFAULT.replace("{number}", str(number)), sql.dialect.encoder(column))
@@ -166,18 +140,19 @@ def _value(
         own = sql.qualified(match.source)
         expression = f"COALESCE({own}, :{defaults[column.field].name})" if match.may_lack else own
         return _Value(column, expression, of_row=True)
-    if column.role is Role.HEADERS:
-        return _Value(column, sql.given("headers", singly=single), of_row=not single)
+    said = _said_afresh(column)
+    if not said:
+        return _Value(column, f":{defaults[column.field].name}")
     theirs = attrs.evolve(sql, spec=destination.spec)
-    if column.role is Role.RETRY_AFTER:
-        return _Value(column, _now(theirs, column))
-    if column.role is Role.ATTEMPT:
-        return _Value(column, "0")
-    if column.role is Role.RUNNING:
-        return _Value(column, "FALSE")
-    if column.role is Role.GROUP:
-        return _Value(column, f":{GROUP}")
-    return _Value(column, f":{defaults[column.field].name}")
+    now = _now(theirs, column) if "{now}" in said else ""
+    headers = sql.given("headers", singly=single)
+    return _Value(column, fill(said, {"now": now, "headers": headers}), of_row="{headers}" in said and not single)
+
+
+def _said_afresh(column: ColumnSpec) -> str | None:
+    """What a move writes into a column by its role, where the row's own value does not go along."""
+    said = column.role.fact.writes.dead_letter if column.role else None
+    return None if said == "NULL" else said
 
 
 def _now(sql: QueueSQL, column: ColumnSpec) -> str:

@@ -51,7 +51,7 @@ WITH _due AS MATERIALIZED (
     LIMIT :limit
 )
 UPDATE {table}
-SET {lease} = :expires{counted}{running}
+SET {lease} = :expires{claimed}
 FROM _due
 WHERE {id} = _due.id
 RETURNING {returned}
@@ -62,7 +62,7 @@ RETURNING {returned}
 # end.
 EXTEND = """
 UPDATE {table}
-SET {lease} = :expires
+SET {extended}
 FROM (
     SELECT {id} AS id FROM {table}
     {joined_given}
@@ -113,7 +113,8 @@ class Lease(Inquiry):
         parameters = Parameters(sql, group=plan.group, cap=plan.cap, moments=shape.moments)
         super().__init__(plan, parameters, self._scan.next_due)
         held, skip = {"id": sql.spec.id, "token": column}, sql.dialect.skip_locked
-        self._extend = sql.settlement("extend", EXTEND, held, lease=sql.bare(Role.LEASE), skip_locked=skip)
+        extended = ", ".join(sql.assignments("extend"))
+        self._extend = sql.settlement("extend", EXTEND, held, extended=extended, skip_locked=skip)
         self._still = sql.settlement("is it still held", STILL, held)
         self._present = present(sql)
         self._encode = sql.dialect.encoder(column)
@@ -176,15 +177,14 @@ class Lease(Inquiry):
 
 def _claim(plan: QueuePlan, reading: Reading, shape: Shape, name: str, rows: str) -> Statement:
     sql, counted = plan.sql, count(plan, cleared=CLEARED)
-    running = [f"{sql.bare(Role.RUNNING)} = TRUE"] if sql.spec.has(Role.RUNNING) else []
+    claimed = sql.assignments("claim", but=Role.LEASE, values={"counted": counted or ""})
     return sql.statement(
         name,
         CLAIM,
         width=reading.width,
         waiting=rows,
         lease=sql.bare(Role.LEASE),
-        counted=also([f"{sql.bare(Role.ATTEMPT)} = {counted}"] if counted else []),
-        running=also([*running, *shape.taking]),
+        claimed=also([*claimed, *shape.taking]),
         returned=reading.select(),
     )
 

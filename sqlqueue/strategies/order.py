@@ -268,8 +268,7 @@ def take(plan: QueuePlan, reading: Reading, candidate: str) -> str:
     """The statement that takes the row whose id is `candidate`, an expression, once the lock on its key is held: while
     it is still claimable, and counting the attempt."""
     sql, counted = plan.sql, count(plan, cleared=CLEARED_BY_COUNT, to_spent=True)
-    taking = [f"{sql.bare(Role.ATTEMPT)} = {counted}"] if counted else []
-    taking += [f"{sql.bare(Role.RUNNING)} = TRUE"] if sql.spec.has(Role.RUNNING) else []
+    taking = sql.assignments("claim", values={"counted": counted or ""})
     names = {"table": sql.dialect.table(sql.spec), "id": sql.column(Role.ID)}
     still = {"candidate": candidate, "claimable": every(claimable(sql)), "skip_locked": sql.dialect.skip_locked}
     rest = {"free": fill(FREE, {**names, **still}), "returned": reading.select(), "taking": ", ".join(taking)}

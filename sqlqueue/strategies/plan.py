@@ -11,7 +11,7 @@ import attrs
 from sqlqueue.clock import readable
 from sqlqueue.dialect import Converter, Row
 from sqlqueue.queue_sql import QueueSQL
-from sqlqueue.roles import Role
+from sqlqueue.roles import MOMENTS, Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import fill
 from sqlqueue.statements import Settlements
@@ -63,10 +63,6 @@ class QueuePlan:
     precision: int | None = None
     dead_letters: DeadLetters | None = None
     shape: Shape | None = None
-
-
-#: The roles whose columns statements compare *now* with, or set to it.
-MOMENTS = (Role.LEASE, Role.RETRY_AFTER, Role.PROCESSED_AT)
 
 
 class Parameters:

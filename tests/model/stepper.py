@@ -4,7 +4,7 @@ from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
-from sqlqueue import Broker, Delivery, Queue
+from sqlqueue import Delivery, Queue
 from sqlqueue.consumer.budget import Database, budget_of
 from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.in_flight import InFlight
@@ -44,7 +44,7 @@ class Stepper:
         by_key: bool,
         extends: float,
     ) -> None:
-        broker: Broker = queue.broker
+        broker = queue.broker
         self.in_flight = InFlight(workers=workers, prefetch=prefetch, by_key=by_key)
         self.recorder = Recorder()
         self.in_work: list[Work] = []

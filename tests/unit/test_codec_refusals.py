@@ -213,7 +213,7 @@ def test_a_union_whose_members_are_told_apart_in_json_is_taken(kind: Any) -> Non
 )
 def test_a_stored_value_of_another_type_is_refused_rather_than_turned_into_it(kind: Any, stored: bytes) -> None:
     decode = CODEC.decoder(kind)
-    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, `decode_with` makes it a DecodeError
+    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, the reader makes it a DecodeError
         decode(stored)
 
 

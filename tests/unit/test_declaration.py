@@ -21,7 +21,6 @@ from sqlqueue import (
     column,
     table,
 )
-from sqlqueue.roles import NULLABLE, ROLE_TYPES
 from sqlqueue.spec import spec_of
 
 ID = ColumnSpec(field="id", type=int, role=Role.ID)
@@ -40,8 +39,8 @@ def refusal(act: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
 
 
 def of_role(role: Role, field: str | None = None, **rest: Any) -> ColumnSpec:
-    kind = ROLE_TYPES.get(role, (str,))[0]
-    return ColumnSpec(field=field or role.value, type=kind, role=role, optional=role in NULLABLE, **rest)
+    kind = (*role.fact.types, str)[0]
+    return ColumnSpec(field=field or role.value, type=kind, role=role, optional=role.fact.starts_null, **rest)
 
 
 # -- names ------------------------------------------------------------------------------------------------------
@@ -122,10 +121,10 @@ def test_two_columns_of_one_role_are_refused_by_both_names(role: Role) -> None:
     )
 
 
-@pytest.mark.parametrize("role", ROLE_TYPES)
+@pytest.mark.parametrize("role", [role for role in Role if role.fact.types])
 @pytest.mark.parametrize("kind", [int, float, str, bytes, bool, UUID, datetime, date, Decimal, dict, list, object])
 def test_a_type_that_cannot_hold_its_role_is_refused_with_those_that_can(role: Role, kind: type) -> None:
-    allowed = ROLE_TYPES[role]
+    allowed = role.fact.types
     columns = [ColumnSpec(field="x", type=kind, role=role, optional=True)]
     if role is not Role.ID:
         columns.append(ID)
@@ -139,7 +138,7 @@ def test_a_type_that_cannot_hold_its_role_is_refused_with_those_that_can(role: R
     )
 
 
-@pytest.mark.parametrize("role", NULLABLE)
+@pytest.mark.parametrize("role", [role for role in Role if role.fact.starts_null])
 def test_a_role_that_starts_empty_needs_a_type_with_none(role: Role) -> None:
     spec = attrs.evolve(of_role(role), optional=False)
     assert refusal(declare, spec) == (

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from sqlqueue import Broker, ColumnSpec, DecodeError, Delivery, EncodeError, JsonCodec, Role, TableSpec, column, table
 from sqlqueue.clock import UTC
 from sqlqueue.codec import decode_headers, encode_headers
-from sqlqueue.delivery import Reader, decode_column, encode_payload, reader
+from sqlqueue.delivery import Reader, decode_column, reader
+from sqlqueue.enqueue import encode_payload
 from sqlqueue.spec import spec_of
 from sqlqueue.strategies.claim import Claim
 

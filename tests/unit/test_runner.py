@@ -36,7 +36,7 @@ def run(
     recorder = Recorder()
     runner = Runner(
         queue="jobs",
-        reader=Reader((), None, (), {}, read_number),
+        reader=Reader((), None, (), read_number),
         rules=Rules(max_attempts=cap, retry=Fixed(5), on_decode_error=NoRetry(), parks=parks),
         now=lambda: NOW,
         observers=Observers("jobs", [recorder]),

@@ -80,7 +80,7 @@ def test_a_notification_and_the_insert_are_one_statement_still(postgres_database
         for delay in (None, 0, 0.5):
             queue.enqueue("x", delay=delay)
         (notify,) = queue.broker.notifications(queue)
-        fused = fuse((queue._inserts["error"], notify.statement), True)
+        fused = fuse((queue._rows.single, notify.statement), True)
     assert fused is not None
     assert fused.serves
     assert postgres_database.execute("SELECT count(*) FROM jobs") == [(3,)]
