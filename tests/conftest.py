@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import availability, leaving_out, scratch
+from tests.support import availability, leaving_out, pairwise, scratch
 from tests.support.leaving_out import LEFT_OUT, OPTION
 
 
@@ -15,8 +15,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(scratch)
-    config.pluginmanager.register(leaving_out)
+    for module in (scratch, pairwise, leaving_out):
+        config.pluginmanager.register(module)
     config.pluginmanager.import_plugin("tests.support.plugin")
 
 

@@ -68,14 +68,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what a database does not claim to do: SQLite has no row locks, which the suite asks about by name; and
     what only `make test-all` runs."""
-    _leave_out(config, items, [item for item in items if _row_locks_on_sqlite(item)])
+    _leave_out(config, items, [item for item in items if row_locks_on_sqlite(item)])
     if not config.getoption(OPTION):
         full = [item for item in items if item.get_closest_marker(FULL) is not None]
         config.stash[LEFT_OUT].full = len(full)
         _leave_out(config, items, full)
 
 
-def _row_locks_on_sqlite(item: pytest.Item) -> bool:
+def row_locks_on_sqlite(item: pytest.Item) -> bool:
     spec = getattr(item, "callspec", None)
     if spec is None or spec.params.get("database") != "sqlite":
         return False

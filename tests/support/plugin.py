@@ -4,8 +4,10 @@
 PostgreSQL carry the marker `postgres` by the fixture they ask for.
 """
 
+import importlib.metadata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -93,6 +95,14 @@ def sqlite_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 def postgres_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A fresh PostgreSQL schema, on every server there is."""
     yield from _provide(request, tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_entry_points_once() -> Iterator[None]:
+    """What is installed stays the same while tests run, and reading it takes longer than many a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sqlqueue.plugins.entry_points", cache(importlib.metadata.entry_points))
+        yield
 
 
 def _abandons(request: pytest.FixtureRequest) -> bool:

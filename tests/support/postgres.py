@@ -18,7 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.support.availability import Label
-from tests.support.database import Database
+from tests.support.database import Database, still_open
 
 CONNECT_TIMEOUT = 5  # seconds; a given server that is not there must not stall the run
 LOCK_TIMEOUT = "5s"  # a schema that cannot be dropped by then is reported, and the run goes on
@@ -52,10 +52,11 @@ def connect(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
 
 @attrs.frozen
 class Server:
-    """A database of this run's own, in one server."""
+    """A database of this worker's own, in one server."""
 
     label: Label
     url: str
+    _admins: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
 
     @contextmanager
     def schema(self, *, abandons: bool = False) -> Iterator[Database]:
@@ -64,8 +65,7 @@ class Server:
         A connection that is still open `GRACE` seconds later is an error, unless the test `abandons` them.
         """
         name = f"t_{uuid.uuid4().hex[:12]}"
-        with connect(self.url) as admin:
-            admin.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        self._admin().execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
         url = url_of(self.url, application_name=name, options=_search_path(self.url, name))
         database = Database(url=url, kind="postgres", label=self.label, name=name, dial=lambda: connect(url))
         try:
@@ -76,16 +76,28 @@ class Server:
         if left and not abandons:
             raise AssertionError("connections left open:\n" + "\n".join(left))
 
+    def close(self) -> None:
+        while self._admins:
+            self._admins.pop().close()
+
+    def _admin(self) -> "psycopg.Connection[tuple[Any, ...]]":
+        """The one connection by which schemas come and go."""
+        if not self._admins or not still_open(self._admins[0]):
+            self.close()
+            admin = connect(self.url)
+            admin.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
+            admin.execute("SET client_min_messages = warning")  # not one notice for each table that goes with a schema
+            self._admins.append(admin)
+        return self._admins[0]
+
     def _drop(self, schema: str, grace: float) -> Sequence[str]:
         """Drop the schema; the connections that had to be ended for it are told."""
-        with connect(self.url) as admin:
-            left = _clients_after(admin, grace)
-            for pid in left:
-                admin.execute("SELECT pg_terminate_backend(%s)", [pid])
-            _clients_after(admin, GRACE)
-            admin.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'")
-            admin.execute("SET client_min_messages = warning")  # not one notice for each table that goes with it
-            admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+        admin = self._admin()
+        left = _clients_after(admin, grace)
+        for pid in left:
+            admin.execute("SELECT pg_terminate_backend(%s)", [pid])
+        _clients_after(admin, GRACE)
+        admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
         return list(left.values())
 
 
@@ -102,7 +114,7 @@ def _clients_after(admin: "psycopg.Connection[tuple[Any, ...]]", grace: float) -
         clients: dict[int, str] = dict(admin.execute(_CLIENTS).fetchall())
         if not clients or time.monotonic() >= end:
             return clients
-        pause.wait(0.01)  # nothing tells us that a backend has ended
+        pause.wait(0.002)  # nothing tells us that a backend has ended
 
 
 @contextmanager
@@ -152,8 +164,10 @@ def own_database(label: Label, url: str) -> Iterator[Server]:
     name = f"sqlqueue_test_{os.getpid()}_{uuid.uuid4().hex[:8]}"
     with connect(url) as admin:
         admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+    made = Server(label=label, url=url_of(url, dbname=name))
     try:
-        yield Server(label=label, url=url_of(url, dbname=name))
+        yield made
     finally:
+        made.close()
         with connect(url) as admin:
             admin.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
