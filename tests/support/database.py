@@ -21,7 +21,7 @@ def psycopg_placeholders(sql: str) -> str:
 
 
 def still_open(connection: Any) -> bool:
-    """Whether an idle psycopg connection can be used again: of a server that has ended it there is something to read."""
+    """Whether an idle psycopg connection can be used again: a server that ended it has left something to read."""
     return not connection.closed and not select.select([connection], [], [], 0)[0]
 
 

@@ -1,5 +1,10 @@
-"""Which cases of a product are enough for every pair of values to meet: `make test` runs those, `make test-all` all."""
+"""Which cases of a product `make test` runs; `make test-all` runs all of them.
 
+It runs so many that every pair of values meets, or those that the test names, on every PostgreSQL there is:
+`@pytest.mark.sample("sqlite-lease", "postgres-row_lock")`.
+"""
+
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
@@ -11,6 +16,8 @@ from tests.support.leaving_out import FULL, row_locks_on_sqlite
 
 #: Products of these are worth it: every other test takes milliseconds.
 DATABASES = ("database", "sqlite_database", "postgres_database")
+
+_PLACE = re.compile("postgres-(wheel|given)")
 
 
 def covering(cases: Sequence[Mapping[str, Hashable]]) -> set[int]:
@@ -27,13 +34,18 @@ def covering(cases: Sequence[Mapping[str, Hashable]]) -> set[int]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `full` what pairs of values do not need: of tests on databases with three parameters or more."""
+    """Mark as `full` what is no sample, and what pairs of values do not need: of tests on databases with three
+    parameters or more."""
     products: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         spec = getattr(item, "callspec", None)
         if spec is None or row_locks_on_sqlite(item):
             continue
-        if any(name in spec.params for name in DATABASES):
+        sample = item.get_closest_marker("sample")
+        if sample is not None:
+            if _PLACE.sub("postgres", spec.id) not in sample.args:
+                item.add_marker(FULL)
+        elif any(name in spec.params for name in DATABASES):
             products[item.nodeid.partition("[")[0]].append(item)
     for product in products.values():
         _mark(product)

@@ -17,7 +17,7 @@ import sys
 import threading
 from io import TextIOWrapper
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 import attrs
@@ -174,7 +174,8 @@ def _become(request: dict[str, Any], files: list[int]) -> NoReturn:
     main.__dict__.update(__spec__=spec, __file__=spec.origin, __package__=spec.parent)
     sys.modules["__main__"] = main
     sys.argv = [str(spec.origin), *request["arguments"]]
-    exec(spec.loader.get_code(request["module"]), main.__dict__)  # type: ignore[union-attr]
+    code: CodeType = spec.loader.get_code(request["module"])  # type: ignore[union-attr]
+    exec(code, main.__dict__)  # noqa: S102 - as `python -m` does
     sys.exit(0)
 
 
