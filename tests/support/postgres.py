@@ -31,6 +31,7 @@ WHEEL_SETTINGS = """
 fsync = off
 full_page_writes = off
 max_connections = 200
+autovacuum = off
 """
 
 _CLIENTS = """
@@ -56,7 +57,7 @@ class Server:
 
     label: Label
     url: str
-    _admins: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    _admins: "list[psycopg.Connection[tuple[Any, ...]]]" = attrs.field(factory=list, init=False, repr=False, eq=False)
 
     @contextmanager
     def schema(self, *, abandons: bool = False) -> Iterator[Database]:

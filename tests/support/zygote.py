@@ -121,11 +121,11 @@ def _serve(requests: socket.socket) -> None:
     signal.set_wakeup_fd(wake)
     running: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([requests, woken], [], [])
+        ready, _, _ = select.select([requests.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
             _reap(running)
-        if requests in ready:
+        if requests.fileno() in ready:
             head, files, _, _ = socket.recv_fds(requests, 4, 4)
             if not head:
                 return
