@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -130,21 +131,27 @@ def _serve(requests: socket.socket) -> None:
             if not head:
                 return
             request = json.loads(requests.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
-            pid = os.fork()
-            if not pid:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for left in (woken, wake, requests.detach(), *running.values(), files[3]):
-                    os.close(left)
-                _become(request, files[:3])
+            pid = _fork(request, files, requests, (woken, wake, *running.values()))
             running[pid] = files[3]
-            try:
-                os.setpgid(pid, pid)  # here too, for whoever asked may kill the group at once
-            except PermissionError:
-                pass  # the child did it, and has gone on
-            for file in files[:3]:
-                os.close(file)
             requests.sendall(pid.to_bytes(4, "big"))
+
+
+def _fork(request: dict[str, Any], files: list[int], requests: socket.socket, ours: Sequence[int]) -> int:
+    """Start the program; its process's id. `requests` and `ours` are not the program's."""
+    pid = os.fork()
+    if not pid:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for left in (requests.detach(), *ours, files[3]):
+            os.close(left)
+        _become(request, files[:3])
+    try:
+        os.setpgid(pid, pid)  # here too, for whoever asked may kill the group at once
+    except OSError:
+        pass  # the child did it, and has gone on
+    for file in files[:3]:
+        os.close(file)
+    return pid
 
 
 def _reap(running: dict[int, int]) -> None:
