@@ -8,18 +8,25 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 MAKEFLAGS += --no-print-directory
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-all lint bench clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  ARGS="…" is handed on, PYTHON=… chooses the interpreter of a new .venv'
 
 demo: $(VENV)/.ready-demo ## two processes work off one table of invoices (ARGS="--url postgresql://…")
 	@$(BIN)/python examples/demo.py $(ARGS)
 
-test: $(VENV)/.ready-test ## all tests, on SQLite and PostgreSQL (ARGS="-k lease tests/unit")
-	@$(BIN)/python -m pytest $(ARGS)
+# On all cores (ARGS=-n0: on one, in this process). Compiled modules go into .venv, for the next run.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/pycache \
+	$(BIN)/python -m pytest -n auto --dist loadgroup
+
+test: $(VENV)/.ready-test ## the tests, on SQLite and PostgreSQL (ARGS="-k lease tests/unit")
+	@$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.ready-test ## all tests: whole products, races and long kills too (ARGS="-m full": those alone)
+	@$(PYTEST) --full $(ARGS)
 
 lint: $(VENV)/.ready-lint ## ruff, import-linter and mypy, all strict
 	$(BIN)/ruff check .

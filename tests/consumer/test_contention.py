@@ -6,6 +6,8 @@ from collections import Counter
 from contextlib import ExitStack
 from time import monotonic
 
+import pytest
+
 from sqlqueue import Broker, Consumer, Retry
 from sqlqueue.testing import Recorder
 from tests.consumer.helpers import wait_until
@@ -56,6 +58,7 @@ class Producer(threading.Thread):
             self.error = error
 
 
+@pytest.mark.sample("sqlite-lease", "postgres-row", "postgres-advisory")
 @by_strategy(*EVERY)
 def test_eight_consumers_and_two_producers_never_meet_an_error(database: Database, strategy: str) -> None:
     """PAINS 23: claims, acknowledgements, retries, failures and extensions beside inserts."""

@@ -17,9 +17,10 @@ def test_it_is_called_by_each_start_once_the_consumer_runs(database: Database) -
         queue.handler(inbox.handle)
 
         def on_start() -> None:
-            states.append(consumer.health().state)
+            state = consumer.health().state
             queue.enqueue(7)
             assert inbox.next() == 7
+            states.append(state)  # last: the test stops the consumer then, and the row may not wait for its handler
 
         consumer = Consumer(broker, on_start=on_start)
         for _ in range(2):

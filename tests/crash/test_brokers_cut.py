@@ -171,6 +171,7 @@ def cases() -> list[object]:
     ]
 
 
+@pytest.mark.sample("kafka-sqlite")
 @pytest.mark.parametrize(("name", "database"), cases(), indirect=["database"])
 def test_every_event_arrives_in_order_and_again_only_after_a_kill_or_a_cut(name: str, database: Database) -> None:
     """PAINS 1 27

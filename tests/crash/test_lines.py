@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import attrs
+import pytest
 
 from sqlqueue import Broker
 from sqlqueue.spec import TableSpec, spec_of
@@ -104,6 +105,7 @@ def run(database: Database, spec: TableSpec, **options: Any) -> None:
         check(processes, killed)
 
 
+@pytest.mark.sample("sqlite")
 def test_processes_that_are_killed_in_turn_keep_each_line_in_order_by_lease(database: Database) -> None:
     """PAINS 18, SUITE 56"""
     run(database, spec_of(LineJob), row_lock=False)

@@ -43,6 +43,7 @@ def check_all_points(database: Database, strategy: str) -> None:
     assert events == sorted(f'"placed {number}"' for number in amounts)
 
 
+@pytest.mark.sample("sqlite-lease", "postgres-advisory_lock")
 @pytest.mark.parametrize("strategy", [LEASE, ADVISORY_LOCK])
 def test_each_order_and_its_event_are_written_once(database: Database, strategy: str) -> None:
     check_all_points(database, strategy)

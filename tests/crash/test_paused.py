@@ -3,6 +3,8 @@
 import signal
 from itertools import pairwise
 
+import pytest
+
 from sqlqueue import Broker
 from tests.consumer.helpers import jobs, wait_until
 from tests.support.children import child
@@ -62,6 +64,7 @@ def test_the_outcome_of_whoever_took_the_row_stays_when_the_paused_process_ackno
         assert retry_after is not None
 
 
+@pytest.mark.sample("postgres")
 def test_a_handler_five_leases_long_beside_busy_threads_runs_once(database: Database) -> None:
     """PAINS 3: its lease is extended each half of it, while another consumer looks for rows to take."""
     prepare(database)

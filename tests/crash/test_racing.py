@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.crash.racing import race
 from tests.support.database import Database
 from tests.support.strategies import SEATED, by_strategy
@@ -9,6 +11,7 @@ from tests.support.strategies import SEATED, by_strategy
 ROWS = 500
 
 
+@pytest.mark.sample("sqlite-advisory", "postgres-row")
 @by_strategy(*SEATED)
 def test_two_processes_with_eight_workers_each_handle_each_row_once(database: Database, strategy: str) -> None:
     """PAINS 27; 20,000 rows are run by hand, see tests/crash/racing.py."""
@@ -17,6 +20,7 @@ def test_two_processes_with_eight_workers_each_handle_each_row_once(database: Da
     assert (made.left, made.said, len(made.processes)) == (0, [], 2)
 
 
+@pytest.mark.sample("postgres-advisory")
 @by_strategy(*SEATED)
 def test_processes_that_are_killed_lose_no_row_and_no_row_is_in_two_hands(database: Database, strategy: str) -> None:
     """PAINS 1 27"""
@@ -27,6 +31,7 @@ def test_processes_that_are_killed_lose_no_row_and_no_row_is_in_two_hands(databa
     assert (made.left, made.said) == (0, [])
 
 
+@pytest.mark.sample("postgres-single")
 @by_strategy("single")
 def test_rows_of_one_key_are_in_work_one_at_a_time_though_processes_are_killed(
     database: Database, strategy: str

@@ -87,6 +87,7 @@ def once(numbers: Sequence[int]) -> Iterator[int]:
     return (number for number, _ in groupby(numbers))
 
 
+@pytest.mark.sample("postgres-lease-batches", "sqlite-advisory_lock-batches")
 @SIZES
 @pytest.mark.parametrize("strategy", [LEASE, ADVISORY_LOCK])
 def test_every_event_arrives_in_order_and_again_only_after_a_kill(
@@ -96,6 +97,7 @@ def test_every_event_arrives_in_order_and_again_only_after_a_kill(
     check(database, tmp_path, strategy, batch)
 
 
+@pytest.mark.sample("postgres-singly")
 @SIZES
 def test_every_event_arrives_in_order_and_again_only_after_a_kill_by_row_lock(
     postgres_database: Database, tmp_path: Path, batch: int | None

@@ -22,6 +22,7 @@ PASSES = 2
 ONE_WRITER = "the database has one writer"
 
 
+@pytest.mark.sample("sqlite-plain", "postgres-transactional")
 @pytest.mark.parametrize("kind", [TRANSACTIONAL, PLAIN])
 def test_each_step_takes_effect_in_order_though_processes_are_killed(database: Database, kind: str) -> None:
     """PAINS 1: what is written with the task's move is written once."""
@@ -34,6 +35,7 @@ def test_each_step_takes_effect_in_order_though_processes_are_killed(database: D
     assert [line for line in made.said if line.startswith(("parked", "gone", "retried"))] == []
 
 
+@pytest.mark.sample("sqlite-plain", "postgres-mixed")
 @pytest.mark.parametrize("kind", [MIXED, PLAIN])
 def test_each_step_takes_effect_in_order_wherever_between_claim_and_commit_a_process_is_killed(
     database: Database, kind: str
@@ -57,6 +59,7 @@ def test_each_step_takes_effect_in_order_wherever_between_claim_and_commit_a_pro
     assert list(by_task(database.execute(WRITTEN)).values()) == ([written] * TASKS if written else [])
 
 
+@pytest.mark.sample("sqlite-transactional", "postgres-plain")
 @pytest.mark.parametrize("kind", [TRANSACTIONAL, PLAIN])
 def test_two_processes_handle_each_step_once(database: Database, kind: str) -> None:
     """PAINS 27: tasks of one step and of three."""

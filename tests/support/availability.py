@@ -7,9 +7,6 @@ import socket
 from functools import cache
 from typing import Literal
 
-import attrs
-import pytest
-
 Label = Literal["sqlite", "postgres-wheel", "postgres-given"]
 
 GIVEN_URL = "SQLQUEUE_TEST_POSTGRES_URL"
@@ -27,23 +24,6 @@ BROKERS: dict[str, tuple[str, int | None]] = {
     "nats": ("nats", 4222),
     "kafka": ("confluent_kafka", None),  # librdkafka brings a cluster to test on
 }
-
-
-@attrs.define
-class LeftOut:
-    """What is not tested in this run, by name, with the reason; shown at its end."""
-
-    reasons: dict[str, str] = attrs.field(factory=dict)
-    allowed: set[str] = attrs.field(factory=set)
-
-    def add(self, name: str, reason: str, *, allowed: bool = False) -> None:
-        """`allowed`: it is told, and fails no run, not even a strict one."""
-        self.reasons.setdefault(name, reason)
-        if allowed:
-            self.allowed.add(name)
-
-
-LEFT_OUT = pytest.StashKey[LeftOut]()
 
 
 def strict() -> bool:

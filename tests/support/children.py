@@ -1,26 +1,35 @@
 """Child processes that a test talks with: lines out, lines in, every wait with a limit."""
 
+import atexit
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import cache
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.zygote import ROOT, Process, Zygote
+
+__all__ = ["LIMIT", "ROOT", "Child", "child"]
+
 LIMIT = 20.0  # seconds
+
+
+@cache
+def _zygote() -> Zygote:
+    made = Zygote()
+    atexit.register(made.close)
+    return made
 
 
 class Child:
     """A running program of `tests`, by its lines."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.lines: list[str] = []
         self._queue: SimpleQueue[str | None] = SimpleQueue()
@@ -28,7 +37,6 @@ class Child:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
         for line in self.process.stdout:
             self._queue.put(line.strip())
         self._queue.put(None)
@@ -50,7 +58,6 @@ class Child:
         return found
 
     def tell(self, line: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
 
@@ -80,10 +87,7 @@ class Child:
 @contextmanager
 def child(module: str, url: str, **options: Any) -> Iterator[Child]:
     """Run `module` with a URL and options as JSON; it is killed when the test leaves, if it still runs."""
-    command = [sys.executable, "-m", module, url, json.dumps(options)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    process = _zygote().start(module, [url, json.dumps(options)])
     made = Child(process)
     try:
         yield made
@@ -95,5 +99,4 @@ def child(module: str, url: str, **options: Any) -> Iterator[Child]:
         process.wait()
         made._reader.join(LIMIT)
         for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
+            stream.close()

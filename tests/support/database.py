@@ -1,6 +1,7 @@
 """A database of one test's own, seen as another program sees it: through the plain driver."""
 
 import re
+import select
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,11 @@ def psycopg_placeholders(sql: str) -> str:
     return _SIGNS.sub(lambda sign: "%s" if sign[0] == "?" else sign[0].replace("%", "%%"), sql)
 
 
+def still_open(connection: Any) -> bool:
+    """Whether an idle psycopg connection can be used again: a server that ended it has left something to read."""
+    return not connection.closed and not select.select([connection], [], [], 0)[0]
+
+
 @attrs.frozen
 class Database:
     """One test's database.
@@ -33,6 +39,7 @@ class Database:
     name: str
     _dial: Callable[[], Any] = attrs.field(repr=False)
     _opened: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
+    _spare: list[Any] = attrs.field(factory=list, init=False, repr=False, eq=False)
 
     def connect(self) -> Any:
         """A driver's connection (psycopg or sqlite3) of a foreign program, in autocommit mode.
@@ -44,8 +51,8 @@ class Database:
         return connection
 
     def execute(self, sql: str, *params: object) -> list[tuple[Any, ...]]:
-        """Run one statement on a connection of its own; `?` is the placeholder on every database."""
-        connection = self._dial()
+        """Run one statement, committed, as another program; `?` is the placeholder on every database."""
+        connection = self._taken()
         try:
             if self.kind == "sqlite":
                 cursor = connection.execute(sql, params)
@@ -53,9 +60,30 @@ class Database:
                 cursor = connection.execute(psycopg_placeholders(sql), params)
             else:
                 cursor = connection.execute(sql)
-            return cursor.fetchall() if cursor.description else []
-        finally:
+            rows = cursor.fetchall() if cursor.description else []
+        except BaseException:
             connection.close()
+            raise
+        self._put_back(connection)
+        return rows
+
+    def _taken(self) -> Any:
+        """A connection for one statement. Those to PostgreSQL are kept, for each costs it a process."""
+        try:
+            while not still_open(kept := self._spare.pop()):
+                kept.close()
+            return kept
+        except IndexError:
+            connection = self._dial()
+        if self.kind == "postgres":
+            connection.prepare_threshold = None  # tables change under it
+        return connection
+
+    def _put_back(self, connection: Any) -> None:
+        if self.kind == "sqlite":
+            connection.close()
+        else:
+            self._spare.append(connection)
 
     def script(self, sql: str) -> None:
         """Run several statements, such as the DDL that the library prints."""
@@ -69,9 +97,10 @@ class Database:
             connection.close()
 
     def close(self) -> None:
-        """Close what `connect` opened."""
-        while self._opened:
-            self._opened.pop().close()
+        """Close what `connect` opened, and what `execute` has kept."""
+        for connections in (self._opened, self._spare):
+            while connections:
+                connections.pop().close()
 
 
 def sqlite_file(path: Path) -> Database:

@@ -1,21 +1,25 @@
-"""The databases as fixtures, what is left out told at the end, and the check for leftovers.
+"""The databases as fixtures, and the check for leftovers.
 
 `database` runs a test on every database there is, `sqlite_database` and `postgres_database` on one kind. Tests on
 PostgreSQL carry the marker `postgres` by the fixture they ask for.
 """
 
+import importlib.metadata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import hypothesis
 import pytest
 
 from tests.support import availability, leftovers
-from tests.support.availability import LEFT_OUT, Label, LeftOut
+from tests.support.availability import Label
 from tests.support.database import Database, sqlite_file
+from tests.support.leaving_out import LEFT_OUT, LeftOut
+from tests.support.scratch import SCRATCH
 
 if TYPE_CHECKING:  # it imports psycopg, which need not be there
     from tests.support.postgres import Server
@@ -37,9 +41,10 @@ def params_for(*labels: Label) -> list[Any]:
 
 @attrs.define
 class Servers:
-    """The run's PostgreSQL servers, each started when a test first asks for it."""
+    """A database in each of the run's PostgreSQL servers, made when a test first asks for it."""
 
     left_out: LeftOut
+    _scratch: Path
     _until_end: ExitStack
     _started: "dict[Label, Server | str]" = attrs.field(factory=dict)
 
@@ -53,25 +58,25 @@ class Servers:
 
     def _start(self, label: Label) -> "Server | str":
         try:
-            return self._until_end.enter_context(_server(label))
+            return self._until_end.enter_context(_server(label, self._scratch))
         except Exception as error:  # noqa: BLE001 - whatever the reason, it is told and the other databases are tested
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             self.left_out.add(label, reason)
             return reason
 
 
-def _server(label: Label) -> "AbstractContextManager[Server]":
+def _server(label: Label, scratch: Path) -> "AbstractContextManager[Server]":
     from tests.support import postgres
 
     if label == "postgres-wheel":
-        return postgres.wheel_server()
+        return postgres.wheel_database(scratch)
     return postgres.own_database(label, str(availability.given_url()))
 
 
 @pytest.fixture(scope="session")
 def postgres_servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
     with ExitStack() as until_end:
-        yield Servers(pytestconfig.stash[LEFT_OUT], until_end)
+        yield Servers(pytestconfig.stash[LEFT_OUT], pytestconfig.stash[SCRATCH], until_end)
 
 
 @pytest.fixture(params=params_for("sqlite", "postgres-wheel", "postgres-given"))
@@ -90,6 +95,14 @@ def sqlite_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
 def postgres_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A fresh PostgreSQL schema, on every server there is."""
     yield from _provide(request, tmp_path)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_entry_points_once() -> Iterator[None]:
+    """What is installed stays the same while tests run, and reading it takes longer than many a test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sqlqueue.plugins.entry_points", cache(importlib.metadata.entry_points))
+        yield
 
 
 def _abandons(request: pytest.FixtureRequest) -> bool:
@@ -122,74 +135,3 @@ def _no_threads_left(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with leftovers.no_threads_left():
         yield
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    left_out = config.stash.setdefault(LEFT_OUT, LeftOut())
-    for label in get_args(Label):
-        reason = availability.why_not(label)
-        if reason is not None:
-            left_out.add(label, reason)
-    for module in availability.INTEGRATIONS:
-        if not availability.installed(module):
-            left_out.add(module, "not installed")
-    for broker in availability.BROKERS:
-        reason = availability.why_no_broker(broker)
-        if reason is not None:
-            left_out.add(broker, reason)
-    if not availability.installed("trustme"):
-        left_out.add("TLS to brokers", "trustme is not installed")
-    if availability.pgbouncer() is None:
-        left_out.add(availability.PGBOUNCER, "not installed; a pooler of the tests' own stands in", allowed=True)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a database does not claim to do: SQLite has no row locks, which the suite asks about by name."""
-    asked = [(item, getattr(item, "callspec", None)) for item in items]
-    without = [
-        item
-        for item, spec in asked
-        if spec is not None
-        and spec.params.get("database") == "sqlite"
-        and "row_lock" in (spec.params.get("strategy"), spec.params.get("seated"))
-    ]
-    if without:
-        config.hook.pytest_deselected(items=without)
-        items[:] = [item for item in items if item not in set(without)]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Under SQLQUEUE_TEST_STRICT=1 what was left out fails the run."""
-    if session.exitstatus == pytest.ExitCode.OK and availability.strict() and _failing(session.config):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    gaps = _gaps(config)
-    if not gaps:
-        return
-    failing = availability.strict() and bool(_failing(config))
-    terminalreporter.section("left out:", yellow=not failing, red=failing)
-    for gap in gaps:
-        terminalreporter.line(gap)
-    if failing:
-        terminalreporter.line(f"{availability.STRICT} is set: what is left out fails the run", red=True)
-
-
-def _gaps(config: pytest.Config) -> list[str]:
-    """What was left out, a line each; skipped tests count."""
-    reasons = config.stash[LEFT_OUT].reasons
-    return [f"{name}: {reason}" for name, reason in reasons.items()] + _skipped(config)
-
-
-def _failing(config: pytest.Config) -> list[str]:
-    """Of those, what a strict run may not leave out."""
-    left_out = config.stash[LEFT_OUT]
-    return [name for name in left_out.reasons if name not in left_out.allowed] + _skipped(config)
-
-
-def _skipped(config: pytest.Config) -> list[str]:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    skipped = len(reporter.stats.get("skipped", ())) if reporter else 0
-    return [f"{skipped} skipped (listed below)"] if skipped else []
