@@ -19,8 +19,9 @@ from sqlqueue.delivery import reader
 from sqlqueue.outcome import RELEASE
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import spec_of
-from sqlqueue.strategies.claim import Claim, Strategy
+from sqlqueue.strategies.claim import Claim, Strategy, Turn
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
 from tests.support.database import Database
 
@@ -38,16 +39,15 @@ class How:
     declared: type
     heads: int
     strategy: Callable[..., Strategy[Any]]
-    settings: dict[str, Any] = attrs.field(factory=dict)
 
     def fresh(self, queue: Queue) -> Strategy[Any]:
         """A strategy of the queue that has claimed nothing yet."""
         sql = QueueSQL(queue.broker.dialect, queue.spec, grouped=False)
         columns = reader(queue.broker.dialect, queue.spec, queue.broker.codec, Any).columns
-        return self.strategy(sql, columns=columns, most=self.heads, **self.settings)
+        return self.strategy(QueuePlan(sql=sql, columns=columns, most=self.heads, lease=3600.0))
 
 
-BY_LEASE = How("lease", LineJob, 16, Lease, {"seconds": 3600.0})
+BY_LEASE = How("lease", LineJob, 16, Lease)
 BY_ROW_LOCK = How("row lock", LockedLineJob, 1, RowLock)
 
 
@@ -64,7 +64,7 @@ class Head:
         strategy = self._how.fresh(self._queue)
         now = datetime.now(timezone.utc)
         with timed(rounds):
-            turned = strategy.turn(self._connection, [], limit, now)
+            turned = strategy.turn(self._connection, Turn(limit=limit, now=now))
         assert len(turned.claims) == limit
         self._held = [(strategy, claim) for claim in turned.claims]
 
@@ -73,7 +73,7 @@ class Head:
         if held:
             strategy, _ = held[0]
             releases = [(claim, RELEASE) for _, claim in held]
-            turned = strategy.turn(self._connection, releases, 0, datetime.now(timezone.utc))
+            turned = strategy.turn(self._connection, Turn(settlements=releases, now=datetime.now(timezone.utc)))
             assert not turned.lost
             assert not turned.gone
 

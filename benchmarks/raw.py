@@ -19,6 +19,7 @@ from sqlqueue.delivery import reader
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.sql import Statement
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 
 LEASE = 30.0
 
@@ -62,7 +63,7 @@ class Statements:
 def statements(queue: Queue, batch: int) -> Statements:
     dialect, spec = queue.broker.dialect, queue.spec
     columns = reader(dialect, spec, queue.broker.codec, Any).columns
-    lease = Lease(QueueSQL(dialect, spec, grouped=False), columns=columns, seconds=LEASE, most=batch)
+    lease = Lease(QueuePlan(sql=QueueSQL(dialect, spec, grouped=False), columns=columns, lease=LEASE, most=batch))
     by_name = {statement.name: statement for statement in lease.statements()}
     claim = by_name["claim by lease"]
     return Statements(claim, by_name.get("claim by lease, onward", claim), by_name["acknowledge"])

@@ -16,9 +16,10 @@ from sqlqueue.delivery import reader
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.sql import Statement
 from sqlqueue.steps import TaskQueue
+from sqlqueue.steps.shape import RESUMED, Stepping
 from sqlqueue.steps.table import noted_in
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
+from sqlqueue.strategies.plan import QueuePlan
 from tests.support.database import Database
 
 NEXT = {"First": "Second", "Second": "Third"}
@@ -31,8 +32,8 @@ def loop(database: Database, tasks: TaskQueue, batch: int) -> Loop:
     broker, spec = tasks.broker, tasks.queue.spec
     sql = QueueSQL(broker.dialect, spec, grouped=False)
     columns = reader(broker.dialect, spec, broker.codec, bytes).columns
-    shape = shape_of(sql, Stepping(updated_at=noted_in(spec)), lambda expression: expression)
-    lease = Lease(sql, columns=columns, seconds=LEASE, most=batch, cap=RESUMED, shape=shape)
+    shape = Stepping(updated_at=noted_in(spec)).shape(sql, lambda expression: expression)
+    lease = Lease(QueuePlan(sql=sql, columns=columns, lease=LEASE, most=batch, cap=shape.cap, shape=shape))
     statements = {statement.name: statement for statement in lease.statements()}
     if database.kind == "sqlite":
         return SQLiteSteps(database.name, statements, batch)

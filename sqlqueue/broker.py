@@ -6,20 +6,33 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+import attrs
+
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec, JsonCodec
 from sqlqueue.destination import Destination
-from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
+from sqlqueue.dialect import Connection, Dialect, Pool, PoolSettings
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
 from sqlqueue.plugins import dialect_for, manager, publisher_for
 from sqlqueue.publisher import Publisher
-from sqlqueue.queue import Listener, Queue
+from sqlqueue.queue import Queue
 from sqlqueue.roles import Role
 from sqlqueue.schema import ddl_statements
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement, statement
 from sqlqueue.strategies.transaction import after_commit
+
+
+@attrs.frozen(eq=False)
+class Listener:
+    """A queue that a consumer of this process serves: `wake` is called for a row on one of its `channels` in its
+    `group` (None: in any), `let_go` before the connections are closed."""
+
+    channels: Sequence[str]
+    group: str | None
+    wake: Callable[[], None]
+    let_go: Callable[[], None]
 
 
 class Broker:
@@ -64,7 +77,7 @@ class Broker:
         self._queues: dict[tuple[int, str | None], Queue] = {}
         self._lock = threading.Lock()
         # By process: in a forked child the parent's have no threads.
-        self._listeners: dict[int, dict[Listener, Callable[[], None]]] = {}
+        self._listeners: dict[int, list[Listener]] = {}
         self._pools: dict[int, Pool] = {}
         self._publishers: dict[tuple[int, str], Publisher] = {}
         # The tables, by their description's id, whose handlers listen on channels of their own.
@@ -145,15 +158,16 @@ class Broker:
         """Close the connections and publishers that the broker opened. A pool of the user's stays open. May be called
         twice."""
         self.closed = True
-        for let_go in tuple(self._listeners.get(os.getpid(), {}).values()):
-            let_go()
+        listeners = tuple(self._listeners.get(os.getpid(), ()))
+        for one in listeners:
+            one.let_go()
         for place in [place for place in self._publishers if place[0] == os.getpid()]:
             self._publishers.pop(place).close()
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()
-        for listener in tuple(self._listeners.get(os.getpid(), ())):
-            listener(Hint())  # an idle consumer would not notice
+        for one in listeners:
+            one.wake()  # an idle consumer would not notice
 
     # -- tables -----------------------------------------------------------------------------------------------
 
@@ -193,22 +207,24 @@ class Broker:
 
     def wake(self, queue: Queue | Destination) -> None:
         """Tell this process's consumers that the queue has a new row."""
-        hint = Hint(queue.spec.full_name, queue.group or "")
-        for listener in tuple(self._listeners.get(os.getpid(), ())):
-            listener(hint)
+        channel, group = queue.spec.full_name, queue.group
+        for one in tuple(self._listeners.get(os.getpid(), ())):
+            if channel in one.channels and (not group or one.group is None or one.group == group):
+                one.wake()
 
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None:
         """Have `wake` called after the caller's commit, where its connection can tell of it."""
         if not after_commit(connection, wake):
             manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
 
-    def listen(self, listener: Listener, let_go: Callable[[], None]) -> None:
-        """Have `listener` called for every row that is enqueued through this broker, and `let_go` before its
-        connections are closed."""
-        self._listeners.setdefault(os.getpid(), {})[listener] = let_go
-
-    def unlisten(self, listener: Listener) -> None:
-        self._listeners[os.getpid()].pop(listener, None)
+    def listen(
+        self, channels: Sequence[str], group: str | None, wake: Callable[[], None], let_go: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Have `wake` called for every row that is enqueued through this broker on one of the `channels` in `group`
+        (None: in any), and `let_go` before its connections are closed. What is returned ends that."""
+        listeners, one = self._listeners.setdefault(os.getpid(), []), Listener(channels, group, wake, let_go)
+        listeners.append(one)
+        return lambda: listeners.remove(one)
 
 
 def _kind(obj: Any) -> str:

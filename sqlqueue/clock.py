@@ -23,8 +23,9 @@ LONGEST_DELAY = (datetime(9999, 12, 31, tzinfo=UTC) - datetime(2100, 1, 1, tzinf
 class Clock(Protocol):
     """A source of *now* on the host's side.
 
-    `now()` returns an aware datetime in UTC. A clock that can jump may offer `on_change(callback)`: consumers
-    then look again whenever it calls back.
+    `now()` returns an aware datetime in UTC. A clock that can jump may offer `on_change(callback)`: consumers then look
+    again whenever it calls back. `on_change` may return a function that removes the callback; a consumer calls that
+    when it stops.
     """
 
     def now(self) -> datetime: ...

@@ -24,10 +24,6 @@ class PoolTooSmall(SQLQueueError):
     """The pool cannot lend a single connection for the work asked of it."""
 
 
-class LeaseLost(SQLQueueError):
-    """A delivery's lease ended before its settlement: the row belongs to somebody else now."""
-
-
 class TransactionError(SQLQueueError):
     """A handler ended its delivery's transaction itself, or went on using its connection; nothing was acknowledged."""
 

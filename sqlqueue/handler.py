@@ -15,7 +15,7 @@ from sqlqueue.publisher import Publisher
 from sqlqueue.retry import DEFAULT_RETRY, NoRetry, RetryPolicy, policy
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec
-from sqlqueue.strategies.steps import Stepping
+from sqlqueue.strategies.plan import ShapeMaker
 
 #: The names of a handler's parameters, for single messages and for batches.
 FORM, BATCH_FORM = ("message", "delivery"), ("messages", "deliveries")
@@ -53,7 +53,7 @@ class Handler:
     poll_interval: float
     batch: int | None = None
     reply_to: Publisher | str | None = None
-    stepping: Stepping | None = None
+    stepping: ShapeMaker | None = None
     runner: Callable[..., Any] | None = None
     channels: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.strategies.claim import Claim
-from sqlqueue.strategies.fifo import ALL, MOST_SEEN, line_parts
+from sqlqueue.strategies.fifo import ALL, MOST_SEEN, walk_parts
 from sqlqueue.strategies.order import unleased
 from sqlqueue.strategies.plan import Parameters
 
@@ -252,7 +252,7 @@ def _if_readable(decode: Any, column: ColumnSpec, value: Any) -> Any:
 
 
 def _hidden(sql: QueueSQL, column: ColumnSpec, hiding: ColumnSpec) -> Statement:
-    parts = line_parts(sql, [] if hiding.role is Role.RETRY_AFTER else [unleased(sql)], limit=ALL)
+    parts = walk_parts(sql, [] if hiding.role is Role.RETRY_AFTER else [unleased(sql)], limit=ALL)
     select = fill(
         HIDDEN,
         {

@@ -1,7 +1,4 @@
-"""What happens in a consumer, told to whoever wants to count, trace or wait for it.
-
-Tells observers what happens; costs one test of a flag where nobody observes.
-"""
+"""Events that tell observers what happens in a consumer: to count it, trace it, or wait for it."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -42,23 +39,30 @@ def _nobody_waits() -> None: ...
 
 @attrs.define(eq=False)
 class Observers:
-    """One queue's line to the observers, and to those who wait for its dead letters. An observer that fails is logged
-    and never stops the consumer."""
+    """All observers of one queue, told of one event at a time. An observer that fails is logged and never stops the
+    consumer.
+
+    `any`: whether there are observers; without them no caller makes an event. `dead_lettered` is called whenever a row
+    of the queue became a dead letter, for the consumers of the queue that holds those.
+    """
 
     queue: str
-    observers: Sequence[Observer] = ()
+    _observers: Sequence[Observer] = ()
     dead_lettered: Callable[[], None] = _nobody_waits
+    any: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.any = bool(self._observers)
 
     def tell(
         self, kind: str, delivery: Delivery | None = None, *, seconds: float | None = None, detail: Any = None
     ) -> None:
-        if not self.observers:
-            return
+        """Tell all observers of an event of this kind."""
         id = attempt = None
         if delivery is not None:
-            id, attempt = delivery.claim.id if delivery.id is None else delivery.id, delivery.attempt
+            id, attempt = delivery.claim.id if delivery.id is None else delivery.id, delivery.claim.attempt
         event = Event(kind, self.queue, id, attempt, seconds, detail)
-        for observer in self.observers:
+        for observer in self._observers:
             try:
                 observer.notice(event)
             except Exception:

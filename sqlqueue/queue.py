@@ -10,7 +10,7 @@ import attrs
 
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec
-from sqlqueue.connection import Connection, Hint, Pool
+from sqlqueue.connection import Connection, Pool
 from sqlqueue.delivery import payload_decoder
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Converter, Dialect
@@ -30,9 +30,6 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Conflict = Literal["error", "ignore"]
-
-#: Called with the table and the group that got a row.
-Listener = Callable[[Hint], None]
 
 
 class QueueBroker(Protocol):
@@ -56,8 +53,9 @@ class QueueBroker(Protocol):
     def notifications(self, queue: "Queue | Destination") -> Sequence[Call]: ...
     def wake(self, queue: "Queue | Destination") -> None: ...
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None: ...
-    def listen(self, listener: Listener, let_go: Callable[[], None]) -> None: ...
-    def unlisten(self, listener: Listener) -> None: ...
+    def listen(
+        self, channels: Sequence[str], group: str | None, wake: Callable[[], None], let_go: Callable[[], None]
+    ) -> Callable[[], None]: ...
 
 
 @attrs.define(eq=False)

@@ -1,7 +1,8 @@
 """PostgreSQL for sqlqueue, through psycopg 3: what the entry points `postgresql` and `postgres` load.
 
-Reading order: `dialect` (what PostgreSQL answers), `values` and `adapters` (Python to SQL and back), `connection` and
-`fuse` (how calls run), `pool`, `line` and `waker` (LISTEN), `ddl`, `schema` (what is checked at the start), `trouble`.
+Reading order: `dialect` (what PostgreSQL answers), `values` (Python to SQL and back), `connection` and `fuse` (how
+statements run), `pool`, `loan` (what a handler gets of a connection), `adopted` and `psycopg2` (the caller's own),
+`waker` (LISTEN), `sessions` (poolers), `ddl`, `schema` (what is checked at the start), `trouble`.
 """
 
 from collections.abc import Callable

@@ -1,18 +1,52 @@
-"""The caller's own connection."""
+"""The caller's own connection, whose statements run by a cursor of psycopg's, as do those that are rare."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import attrs
-from psycopg.adapt import PyFormat, Transformer
+import psycopg
+from psycopg.adapt import AdaptersMap, PyFormat, Transformer
 from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.rows import tuple_row
 
 from sqlqueue.dialect import Row
 from sqlqueue.spec import ColumnSpec, TableSpec
-from sqlqueue.sql import Call, Statement
-from sqlqueue_postgres.adapters import Cursor, Driver
-from sqlqueue_postgres.connection import copy, execute_call
+from sqlqueue.sql import Call, Statement, fill
+from sqlqueue_postgres.ddl import quote, table_name
+from sqlqueue_postgres.loan import Driver
+from sqlqueue_postgres.values import ADAPTERS
+
+COPY = """
+-- sqlqueue: copy in
+COPY {table} ({columns}) FROM STDIN
+"""
+
+
+class Cursor(psycopg.RawCursor[Row]):
+    """A cursor that speaks `$1` and binary, and knows only our adapters."""
+
+    def __init__(self, connection: Driver) -> None:
+        super().__init__(connection, row_factory=tuple_row)
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return ADAPTERS
+
+
+def execute(driver: Driver, text: str, values: Sequence[Any] = ()) -> list[Row]:
+    """Run one statement, off the hot path; its rows, none where it returns none. It leaves nothing prepared."""
+    cursor = Cursor(driver).execute(text.encode(), values, prepare=False, binary=True)
+    return cursor.fetchall() if cursor.description else []
+
+
+def copy(driver: Driver, table: TableSpec, columns: Sequence[ColumnSpec], rows: Iterable[Row]) -> int:
+    names = ", ".join(quote(column.name) for column in columns)
+    cursor = Cursor(driver)
+    with cursor.copy(fill(COPY, {"table": table_name(table), "columns": names}).encode()) as copy:
+        for row in rows:
+            copy.write_row(row)
+    return cursor.rowcount
 
 
 @attrs.frozen
@@ -30,7 +64,7 @@ class AdoptedConnection:
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
         with self._as_one(len(calls) > 1):
-            return [execute_call(self.driver, call) for call in calls]
+            return [self._execute(call) for call in calls]
 
     def insert_many(
         self,
@@ -44,8 +78,16 @@ class AdoptedConnection:
         made = self._made(rows)
         with self._as_one(True):
             if self.driver.pgconn.pipeline_status == PipelineStatus.OFF:
-                return copy(self.driver, table, columns, made, then)
-            return self._insert_each(insert, columns, made, then)
+                count = copy(self.driver, table, columns, made)
+            else:
+                count = self._insert_each(insert, columns, made)
+            for call in then if count else ():
+                self._execute(call)
+        return count
+
+    def _execute(self, call: Call) -> list[Row]:
+        cursor = Cursor(self.driver).execute(call.statement.sql, call.statement.bind(call.values), binary=True)
+        return cursor.fetchall() if call.statement.width else []
 
     def _made(self, rows: Iterable[Row]) -> Sequence[Row]:
         """All rows, before the first statement: who makes them may use this connection himself, which waits for ever
@@ -56,19 +98,13 @@ class AdoptedConnection:
             transformer.dump_sequence(row, [PyFormat.TEXT] * len(row))
         return made
 
-    def _insert_each(
-        self, insert: Statement, columns: Sequence[ColumnSpec], rows: Sequence[Row], then: Sequence[Call]
-    ) -> int:
+    def _insert_each(self, insert: Statement, columns: Sequence[ColumnSpec], rows: Sequence[Row]) -> int:
         """One statement a row: the protocol has no COPY within the caller's pipeline."""
         fields = [column.field for column in columns]
-        count = 0
         for row in rows:
             values = insert.bind(dict(zip(fields, row, strict=True)))
             Cursor(self.driver).execute(insert.sql, values, binary=True)
-            count += 1
-        for call in then if count else ():
-            execute_call(self.driver, call)
-        return count
+        return len(rows)
 
     def _as_one(self, several: bool) -> AbstractContextManager[Any]:
         """In autocommit mode, outside of a transaction, several statements need one that ends with them."""

@@ -1,5 +1,6 @@
 """The recommended table, its indexes, and the trigger that notifies: nobody is forced to use them."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -7,8 +8,10 @@ from uuid import UUID
 from sqlqueue.roles import NOW, Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import fill
-from sqlqueue_postgres.names import beside, derived, literal, mark, quote, table_name
 from sqlqueue_postgres.values import kind_of, sql_type
+
+#: PostgreSQL cuts longer names off, in bytes.
+LONGEST = 63
 
 # IF NOT EXISTS alone fails where two programs start at the same moment. Ends with the transaction of the statements.
 ONE_AT_A_TIME = """
@@ -99,8 +102,8 @@ def add_column(spec: TableSpec, column: ColumnSpec) -> str:
 
 
 def _column(column: ColumnSpec) -> str:
-    words = [quote(column.name), sql_type(column), _default(column), _constraint(column)]
-    return " ".join(word for word in words if word)
+    parts = [quote(column.name), sql_type(column), _default(column), _constraint(column)]
+    return " ".join(part for part in parts if part)
 
 
 def _default(column: ColumnSpec) -> str:
@@ -168,3 +171,38 @@ def _delimiter(body: str) -> str:
     while f"${tag}$" in body:
         tag += "_"
     return f"${tag}$"
+
+
+def quote(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def table_name(spec: TableSpec) -> str:
+    """The table's quoted name, with its schema where there is one."""
+    return beside(spec, spec.name)
+
+
+def beside(spec: TableSpec, name: str) -> str:
+    """The quoted name of an object in the table's schema."""
+    return f"{quote(spec.schema)}.{quote(name)}" if spec.schema else quote(name)
+
+
+def literal(text: str) -> str:
+    """A string constant that reads the same whatever `standard_conforming_strings` says."""
+    quoted = "'" + text.replace("'", "''").replace("\\", "\\\\") + "'"
+    return f"E{quoted}" if "\\" in text else quoted
+
+
+def mark(*parts: str) -> str:
+    """A short name for `parts`, the same in every process."""
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=5).hexdigest()
+
+
+def derived(*parts: str) -> str:
+    """A name made of `parts`; where it would be cut off, its end is a mark, so that names stay apart."""
+    name = "_".join(parts)
+    if len(name.encode()) <= LONGEST:
+        return name
+    end = mark(name)
+    kept = name.encode()[: LONGEST - len(end) - 1].decode(errors="ignore")
+    return f"{kept}_{end}"

@@ -21,12 +21,10 @@ claim of that row. A single statement outside a transaction is one by itself.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import attrs
 
-from sqlqueue.dialect import Row
-from sqlqueue.sql import Call, Statement, fill
+from sqlqueue.sql import Statement, fill
 
 FUSED = """
 -- sqlqueue: {names}
@@ -64,27 +62,14 @@ MISFITS = ("42804", "42601", "0A000", "42P18", "42846", "42P19")
 
 @attrs.define(eq=False)
 class Fused:
-    """One statement for several; `serves` turns False when the server has refused it."""
+    """One statement for several. Its rows begin with the number of their call, whose columns are that one's slice.
+
+    `serves` turns False when the server has refused it.
+    """
 
     text: bytes
     slices: tuple[slice, ...]
     serves: bool = True
-
-    def bind(self, calls: Sequence[Call]) -> Row:
-        values: list[Any] = []
-        for call in calls:
-            values.extend(call.statement.bind(call.values))
-        return tuple(values)
-
-    def split(self, rows: Sequence[Row], calls: int) -> list[list[Row]]:
-        """The rows of each call, in the calls' order."""
-        results: list[list[Row]] = [[] for _ in range(calls)]
-        slices = self.slices
-        for row in rows:
-            number = row[0]
-            if number >= 0:
-                results[number].append(row[slices[number]])
-        return results
 
 
 @lru_cache(maxsize=512)

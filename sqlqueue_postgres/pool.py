@@ -1,29 +1,25 @@
 """The broker's connections: a pool of our own, opened at first use, or the user's."""
 
 import os
-import select
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from time import monotonic
+from typing import Any, TypeVar
+from urllib.parse import quote as url_quote
 
 import attrs
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool, PoolClosed
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from sqlqueue.dialect import PoolSettings
-from sqlqueue.errors import Unsupported
-from sqlqueue_postgres.adapters import Driver, execute
-from sqlqueue_postgres.connection import in_milliseconds
-from sqlqueue_postgres.handed import Came
-from sqlqueue_postgres.lending import borrowed, in_autocommit
-from sqlqueue_postgres.lent import LentConnection
-from sqlqueue_postgres.own import OwnConnection
-from sqlqueue_postgres.patience import GRACE
+from sqlqueue.errors import DeclarationError, Unsupported
+from sqlqueue_postgres.adopted import execute
+from sqlqueue_postgres.connection import GRACE, LIMIT_TIME, PooledConnection, Transport, ready
+from sqlqueue_postgres.loan import AS_IT_CAME, RESTORE, Driver, OwnLoan, UsersLoan
 from sqlqueue_postgres.sessions import check_own_sessions
-from sqlqueue_postgres.wire import Wire
 
 # For the session, so that a statement of ours needs no prelude.
 SET_UP = """
@@ -58,11 +54,65 @@ def parameters(url: str) -> dict[str, Any]:
     return {name: value for name, value in DEFAULTS.items() if name not in given}
 
 
-class OwnDriver(psycopg.Connection[Any]):
-    """A connection of our own, with what it knows of our statements, and how its session came."""
+def read_url(conninfo: str) -> dict[str, Any]:
+    """The connection parameters of a URL, or of a pool's conninfo."""
+    try:
+        found = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        found = None  # the driver's message repeats the URL, and with it the password
+    # A host that begins with an @ is an abstract socket; elsewhere the sign is a password's.
+    if found is None or "@" in str(found.get("host", ""))[1:]:
+        raise DeclarationError(
+            "the PostgreSQL URL cannot be read; write postgresql://user:password@host:port/database, "
+            "with signs such as @ or / in the password percent-encoded"
+        )
+    return found
 
-    wire: Wire | None = None
-    came: Came | None = None
+
+def shown(parameters: Mapping[str, Any]) -> str:
+    """The URL of these connection parameters, without any that could be secret."""
+    part = {name: url_quote(str(value), safe=",:[]") for name, value in parameters.items() if value is not None}
+    user = f"{part['user']}@" if "user" in part else ""
+    port = f":{part['port']}" if "port" in part else ""
+    return f"postgresql://{user}{part.get('host', part.get('hostaddr', ''))}{port}/{part.get('dbname', '')}"
+
+
+def in_milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))
+
+
+class OwnDriver(psycopg.Connection[Any]):
+    """A connection of our own pool. `pooled` is it as it is lent, once its session is set up."""
+
+    pooled: PooledConnection
+
+
+AnyDriver = TypeVar("AnyDriver", bound=Driver)
+
+
+def take(pool: ConnectionPool[AnyDriver], timeout: float | None, probe: Callable[[], None]) -> AnyDriver:
+    """The first connection whose server has not hung up: after a restart a pool is full of those that have.
+
+    `probe` raises where the server is not there; the pool would wait for it, and then say that it has nothing to lend.
+    """
+    until = monotonic() + (pool.timeout if timeout is None else timeout)
+    while True:
+        try:
+            driver = pool.getconn(max(until - monotonic(), 0.001))
+        except PoolTimeout:
+            probe()
+            raise
+        try:  # The server's farewell is read first, the end of the stream behind it by the second look.
+            for _ in range(3):
+                if not driver.closed and not ready(driver.pgconn.socket, 0):
+                    return driver
+                driver.pgconn.consume_input()
+            if not driver.closed:
+                return driver
+        except psycopg.OperationalError:
+            driver.close()
+        pool.putconn(driver)
+        probe()
 
 
 @attrs.define(eq=False)
@@ -72,7 +122,7 @@ class OwnPool:
 
     _url: str = attrs.field(alias="url")
     _settings: PoolSettings = attrs.field(alias="settings")
-    _opened: ConnectionPool[Driver] | None = attrs.field(default=None, init=False)
+    _opened: ConnectionPool[OwnDriver] | None = attrs.field(default=None, init=False)
     _process: int = attrs.field(factory=os.getpid, init=False)
     _closed: bool = attrs.field(default=False, init=False)
     _reached: bool = attrs.field(default=False, init=False)
@@ -97,34 +147,30 @@ class OwnPool:
                 self._sessions_kept = True
         self._reached = True
 
-    def beside(self) -> Driver:
+    def beside(self) -> OwnDriver:
         """A connection that is not one of the pool's, in autocommit mode and not set up; the caller closes it."""
         return OwnDriver.connect(self._url, autocommit=True, **parameters(self._url))
 
     @contextmanager
-    def connection(self, timeout: float | None = None) -> Iterator[OwnConnection | LentConnection]:
-        pool = self._open()
+    def connection(self, timeout: float | None = None) -> Iterator[PooledConnection]:
+        pool = self._opened
+        if pool is None or self._process != os.getpid():
+            pool = self._open()
         if not self._reached:
             self.probe()  # it says at once why it fails; the pool would only say, late, that it got no connection
-        with borrowed(pool, timeout, self.probe) as driver:
-            lent = self._lent(driver)
-            try:
-                yield lent
-            finally:
-                lent.leave()
-                self._reached = not driver.closed
+        driver = take(pool, timeout, self.probe)
+        try:
+            yield driver.pooled
+        finally:
+            driver.pooled.roll_back()
+            self._reached = not driver.closed
+            pool.putconn(driver)
 
     @contextmanager
-    def direct(self) -> Iterator[OwnConnection | LentConnection]:
+    def direct(self) -> Iterator[PooledConnection]:
         with self.beside() as driver:
             self._set_up(driver)
-            yield self._lent(driver)
-
-    def _lent(self, driver: Driver) -> OwnConnection | LentConnection:
-        seconds = self._settings.statement_timeout
-        if not isinstance(driver, OwnDriver) or driver.wire is None or driver.came is None:
-            return LentConnection(driver, statement_timeout=seconds)  # libpq 13 has no pipelines, Windows no poll
-        return OwnConnection(driver, driver.wire, driver.came)
+            yield driver.pooled
 
     def close(self) -> None:
         """Close the connections; those that are lent, when they come back."""
@@ -133,7 +179,7 @@ class OwnPool:
         if opened is not None and self._process == os.getpid():
             opened.close()
 
-    def _open(self) -> ConnectionPool[Driver]:
+    def _open(self) -> ConnectionPool[OwnDriver]:
         with self._lock:
             if self._closed:
                 raise PoolClosed("the broker's pool was closed")
@@ -145,8 +191,8 @@ class OwnPool:
                 self._opened = self._pool()
             return self._opened
 
-    def _pool(self) -> ConnectionPool[Driver]:
-        pool: ConnectionPool[Driver] = ConnectionPool(
+    def _pool(self) -> ConnectionPool[OwnDriver]:
+        pool: ConnectionPool[OwnDriver] = ConnectionPool(
             self._url,
             connection_class=OwnDriver,
             kwargs={"autocommit": True, **parameters(self._url)},
@@ -161,17 +207,18 @@ class OwnPool:
         pool.open()
         return pool
 
-    def _set_up(self, driver: Driver) -> None:
-        if isinstance(driver, OwnDriver) and psycopg.Pipeline.is_supported() and hasattr(select, "poll"):
-            driver.prepare_threshold = None  # psycopg would forget all prepared statements at a rollback, ours too
-            driver.wire = Wire(driver, self._settings.statement_timeout + GRACE)
-            driver.came = Came.read(driver)
-            execute(driver, KEEP_TO_INDEXES)
-        execute(driver, SET_UP, (in_milliseconds(self._settings.statement_timeout),))
+    def _set_up(self, driver: OwnDriver) -> None:
+        seconds = self._settings.statement_timeout
+        driver.prepare_threshold = None  # psycopg would forget all prepared statements at a rollback, ours too
+        (came,) = execute(driver, AS_IT_CAME)
+        execute(driver, KEEP_TO_INDEXES)
+        execute(driver, SET_UP, (in_milliseconds(seconds),))
+        transport = Transport(driver, seconds + GRACE, named=True)
+        driver.pooled = PooledConnection(driver, transport, OwnLoan([(RESTORE, came)], driver))
 
 
 #: Pools that a forked child got from its parent: kept, because their end would wait for threads that are not here.
-_INHERITED: list[ConnectionPool[Driver]] = []
+_INHERITED: list[ConnectionPool[OwnDriver]] = []
 
 
 @attrs.define(eq=False)
@@ -203,20 +250,37 @@ class UsersPool:
         return self.pool.connection_class.connect(conninfo, **{**kwargs, "autocommit": True})
 
     @contextmanager
-    def connection(self, timeout: float | None = None) -> Iterator[LentConnection]:
+    def connection(self, timeout: float | None = None) -> Iterator[PooledConnection]:
         self.check()
-        with borrowed(self.pool, timeout, self.probe) as driver, in_autocommit(driver):
-            lent = LentConnection(driver, statement_timeout=self._settings.statement_timeout)
-            try:
+        driver = take(self.pool, timeout, self.probe)
+        try:
+            with self._lent(driver) as lent:
                 yield lent
-            finally:
-                lent.leave()
+        finally:
+            self.pool.putconn(driver)
 
     @contextmanager
-    def direct(self) -> Iterator[LentConnection]:
+    def direct(self) -> Iterator[PooledConnection]:
         self.check()
-        with self.beside() as driver:
-            yield LentConnection(driver, statement_timeout=self._settings.statement_timeout)
+        with self.beside() as driver, self._lent(driver) as lent:
+            yield lent
+
+    @contextmanager
+    def _lent(self, driver: Driver) -> Iterator[PooledConnection]:
+        """In autocommit mode for the while; the user's own mode afterwards. Nothing is prepared, nor set for longer
+        than a transaction: a pooler may hand the server's session on between two of them."""
+        seconds = self._settings.statement_timeout
+        limit = [(LIMIT_TIME, (in_milliseconds(seconds),))]
+        lent = PooledConnection(driver, Transport(driver, seconds + GRACE, named=False), UsersLoan(driver), limit)
+        autocommit = driver.autocommit
+        if not autocommit:
+            driver.autocommit = True
+        try:
+            yield lent
+        finally:
+            lent.roll_back()
+            if not autocommit and not driver.closed:
+                driver.autocommit = False
 
     def close(self) -> None:
         """Nothing: the pool is the user's."""

@@ -14,8 +14,9 @@ from sqlqueue.errors import SchemaError, Unsupported
 from sqlqueue.spec import TableSpec
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue_postgres import values
-from sqlqueue_postgres.adapters import Driver, execute
-from sqlqueue_postgres.names import quote, table_name
+from sqlqueue_postgres.adopted import execute
+from sqlqueue_postgres.ddl import quote, table_name
+from sqlqueue_postgres.loan import Driver
 
 OLDEST = 130000
 

@@ -1,33 +1,29 @@
-"""One worker's seat: a connection, the row that it holds, and its turns.
+"""A connection worker: it claims, handles and settles on a connection of its own, and claims the next in one trip.
 
-One worker's seat where a handler takes batches: a connection, the rows that it holds, and its turns.
+A row is a batch of one. Where a settlement of several rows is refused, each row is settled by itself.
 """
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
 from threading import Event
-from typing import TYPE_CHECKING
 
 import attrs
 
-from sqlqueue.consumer.run_handler import RELEASED, BatchRunner, Finished, Work
-from sqlqueue.consumer.transactional import run_in, told
+from sqlqueue.consumer.budget import BudgetSpent
+from sqlqueue.consumer.run_handler import RELEASED, Finished, Work
+from sqlqueue.consumer.settling import refusal
+from sqlqueue.consumer.transactional import run_in, taken_over, undone
+from sqlqueue.consumer.worker_group import WorkerGroup
 from sqlqueue.consumer.workers import OnStop
 from sqlqueue.delivery import Delivery
 from sqlqueue.dialect import Connection, Trouble
-from sqlqueue.errors import TransactionError
-from sqlqueue.outcome import RELEASE, Move, refused
-from sqlqueue.strategies.claim import NOBODY, Claim
+from sqlqueue.outcome import RELEASE, Move
+from sqlqueue.strategies.claim import NOBODY, Claim, Turn
 from sqlqueue.strategies.transaction import Transaction
-
-if TYPE_CHECKING:
-    from sqlqueue.consumer.worker_group import WorkerGroup
 
 log = logging.getLogger("sqlqueue")
 
-
-#: Tries of a settlement that trying again may mend, and the pause in seconds after the first, which doubles.
+#: Tries of a settlement that another try may mend, and the pause in seconds after the first, which doubles.
 TRIES, FIRST_PAUSE = 6, 0.05
 
 #: Seconds to wait for one of the pool's connections.
@@ -37,216 +33,274 @@ PATIENCE = 10.0
 NEVER = Event()
 
 
+def work(group: WorkerGroup, on_stop: OnStop) -> None:
+    """One worker's loop: claim whenever it is its turn, and handle and settle what it found, until the group stops."""
+    plan, worker = group.plan, ConnectionWorker(group, on_stop)
+    while group.admit(worker):
+        try:
+            with plan.budget.for_delivery(plan.queue, PATIENCE, group.is_stopping) as connection:
+                worker.work_off(connection)
+        except BudgetSpent:
+            continue  # the pool is short: fewer rows are in work at once
+        except Exception as error:  # noqa: BLE001 - the loop's edge: whatever went wrong is classified
+            group.trouble(error, on_stop)
+        finally:
+            group.rest(worker)
+
+
+def give_back(group: WorkerGroup, work: Work, connection: Connection) -> None:
+    """Give back a row whose handler is still at work: what that does comes too late."""
+    ConnectionWorker(group, lambda error: None).give_back(work, connection)
+
+
 @attrs.define(eq=False)
 class ConnectionWorker:
-    """Works a queue off, one row at a time. `unsettled`: the row whose settlement is not known to be done."""
+    """Works a queue off. `_open`: whether it is not known that a settlement is done. `_claimed`: whether the last turn
+    claimed."""
 
-    seats: "WorkerGroup"
-    on_stop: OnStop
-    unsettled: Finished | None = None
+    _group: WorkerGroup
+    _on_stop: OnStop
+    _open: bool = attrs.field(default=False, init=False)
+    _claimed: bool = attrs.field(default=False, init=False)
 
-    def sit(self, connection: Connection) -> None:
+    def work_off(self, connection: Connection) -> None:
         """Claim and handle on this connection until nothing is found, or it is wanted elsewhere."""
-        if self.seats.shared.transactional:
-            connection = Transaction(connection, self.seats.shared.begin)  # type: ignore[arg-type]  # it is a Session
-        work = self._look(connection)
-        while work is not None:
-            finished = self._handle(connection, work)
-            if finished.stop is not None:
-                self.on_stop(finished.stop)  # first, so that the row that goes back is not claimed again
-            if not self.seats.take_back(work):
-                return
-            work = self._settle_and_look(connection, finished)
-            if finished.trouble is not None:
-                raise finished.trouble
-
-    def _handle(self, connection: Connection, work: Work) -> Finished:
-        if self.seats.stopping:  # since the look that found it began
-            return Finished(work, RELEASED)
-        shared = self.seats.shared
-        if not isinstance(connection, Transaction):
-            return shared.runner.run(work)
-        before = self.seats.in_hand.keep_no_more if shared.one_writer else None
-        return run_in(connection, work, shared.runner, before)
-
-    def _settle_and_look(self, connection: Connection, finished: Finished) -> Work | None:
-        seats, shared = self.seats, self.seats.shared
-        if isinstance(connection, Transaction) and not finished.verdict.settlement.keeps:
-            finished, held = self._undo(connection, finished)
-            if not held:
-                self._settle_elsewhere(connection, finished)
-                seats.more()
-                return None
-        together = not shared.one_at_a_time and not shared.settles_first
-        look = finished.trouble is None and seats.may_go_on(finished.verdict.settlement)
-        look = look and not (isinstance(connection, Transaction) and connection.last)
-        work = self._settle(connection, finished, look=look and together)
-        if look and not together and not connection.closed:
-            return self._look(connection)
-        if work is None and (not look or connection.closed):
-            seats.more()
-        return work
-
-    def _look(self, connection: Connection) -> Work | None:
-        seats, shared = self.seats, self.seats.shared
-        with seats.turnstile if shared.one_at_a_time else nullcontext():
-            seats.free_keys(lambda id: shared.strategy.unfinished(connection, id))
-            return self._turn(connection, None, look=True)
-
-    def _turn(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
-        """Settle, claim, or both, in one round trip; the row claimed."""
-        with self.seats.in_hand.turn(look) as may_look:
-            return self._turn_now(connection, finished, look=may_look)
-
-    def _turn_now(self, connection: Connection, finished: Finished | None, *, look: bool) -> Work | None:
-        seats, shared = self.seats, self.seats.shared
-        begun = seats.begin_look() if look else None
-        pass_over = begun.pass_over if begun else NOBODY
-        settlements = [(finished.work.delivery.claim, finished.verdict.settlement)] if finished else []
-        turned = shared.strategy.turn(connection, settlements, int(look), shared.now(), pass_over)
-        if finished is not None:
-            self.unsettled = None
-            if turned.lost:
-                seats.lose(finished.work)
+        group, plan = self._group, self._group.plan
+        if plan.transactional:
+            connection = Transaction(connection, plan.begin)  # type: ignore[arg-type]  # it is a Session
+        works = self._claim(connection)
+        while works:
+            if group.stopping:  # since the claim that found them began
+                finished: Sequence[Finished] = [Finished(one, RELEASED) for one in works]
+            elif isinstance(connection, Transaction):
+                before = group.rows.extend_no_more if plan.stops_extending else None
+                finished = [run_in(connection, works[0], plan.runner, before)]
             else:
-                seats.settled(finished, gone=bool(turned.gone))
-        if turned.failed is not None:
-            raise turned.failed
-        if begun is None or connection.closed:
-            return None
-        if turned.claims:
-            (claim,) = turned.claims
-            work = Work(Delivery(shared.queue, claim), shared.runner.reader.raw_key(claim.row))
-            seats.found(work, connection, self)
-            return work
-        ahead = shared.strategy.look_ahead(connection, shared.now(), pass_over, seats.held_unseen)
-        seats.found_nothing(ahead, begun, self)
-        return None
+                finished = plan.runner.run(works)
+            for one in finished:
+                if one.stop is not None:
+                    self._on_stop(one.stop)  # first, so that the rows that go back are not claimed again
+            if not group.rows.take(works):  # they were given back meanwhile
+                for work in works:
+                    group.report.late(work)
+                return
+            works = self._settle_and_claim(connection, finished)
+            for one in finished:
+                if one.trouble is not None:
+                    raise one.trouble
 
-    def _undo(self, transaction: Transaction, one: Finished) -> tuple[Finished, bool]:
-        """Undo what the handler wrote, and tell where it had ended its transaction; whether the row is still held,
-        which it never is on a connection that is closed by now."""
-        shared, claim, held = self.seats.shared, one.work.delivery.claim, False
+    # -- turns ------------------------------------------------------------------------------------------------
+
+    def _settle_and_claim(self, connection: Connection, finished: Sequence[Finished]) -> Sequence[Work]:
+        group, plan = self._group, self._group.plan
+        if isinstance(connection, Transaction) and not finished[0].verdict.settlement.keeps:
+            one, held = undone(connection, finished[0], plan)
+            finished = [one]
+            if not held:
+                self._settle_elsewhere(connection, one)
+                group.expect_more()
+                return ()
+        slots = plan.budget.slots
+        claims = not (slots.waiting and slots.wanted(plan.queue))
+        if isinstance(connection, Transaction):
+            claims = claims and not connection.last and finished[0].trouble is None
+        for one in () if plan.hides else finished:
+            claims = claims and not (one.verdict.settlement.move is Move.RETRY and one.verdict.settlement.due)
+        works = self._settle(connection, finished, claim=claims and not plan.settles_first)
+        if claims and plan.settles_first and not connection.closed:
+            works = self._claim(connection)
+        if not works and not self._claimed:
+            group.expect_more()
+        return works
+
+    def _claim(self, connection: Connection) -> Sequence[Work]:
+        group, plan = self._group, self._group.plan
+        if not plan.one_at_a_time:
+            return self._turn(connection, (), claim=True)
+        with group.one_claim:
+            group.unblock_keys(lambda id: plan.strategy.unfinished(connection, id))
+            return self._turn(connection, (), claim=True)
+
+    def _turn(self, connection: Connection, finished: Sequence[Finished], *, claim: bool) -> Sequence[Work]:
+        """Settle, claim, or both, in one round trip; the rows claimed."""
+        group, plan = self._group, self._group.plan
+        settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
+        round = group.begin_claim() if claim else None
+        self._claimed = round is not None
+        pass_over, limit = (NOBODY, 0) if round is None else (round.pass_over, plan.most)
         try:
-            held = transaction.undo()
-        except TransactionError as ended:
-            one = told(one, str(ended), shared.runner)
-        except Exception as error:  # noqa: BLE001 - its connection may be lost
-            log.debug("queue %s: row %r: %r", shared.queue, claim.id, error)
-        if held or transaction.closed:
-            return one, not transaction.closed
+            turn = Turn(settlements=settlements, limit=limit, now=plan.now(), pass_over=pass_over)
+            turned = plan.strategy.turn(connection, turn)
+            self._open = False
+            if finished:
+                group.settled(finished, turned)
+            if turned.failed is not None:
+                raise turned.failed
+            if round is None:
+                return ()
+            if turned.claims:
+                works = self._works(connection, turned.claims)
+                if works:
+                    group.found(round, works, connection, self)
+                self._claimed = bool(works) or not connection.closed
+                return works
+            if connection.closed:
+                self._claimed = False
+                return ()
+            ahead = plan.strategy.look_ahead(connection, plan.now(), pass_over, group.held_unseen())
+            group.found_nothing(round, ahead, self)
+            return ()
+        finally:
+            if round is not None and not round.over:
+                group.end_claim(round)
+
+    def _works(self, connection: Connection, claims: Sequence[Claim]) -> Sequence[Work]:
+        """The claimed rows; by key the first of each, for the next may run once that one is settled."""
+        plan = self._group.plan
+        if not plan.by_key:
+            return [Work(Delivery(plan.queue, claim)) for claim in claims]
+        key = plan.runner.reader.raw_key
+        works = [Work(Delivery(plan.queue, claim), key(claim.row)) for claim in claims]
+        first = {work.key: work for work in reversed(works)}
+        behind = [work for work in works if work.key is not None and first[work.key] is not work]
+        if behind and not plan.strategy.one_transaction:  # in one they stay locked as long as the others
+            self._part_with(connection, behind, works)
+        return [] if connection.closed else [work for work in works if work not in behind]
+
+    def _part_with(self, connection: Connection, behind: Sequence[Work], works: Sequence[Work]) -> None:
+        """Give back those of the rows that must wait for others; where that fails, hold none of them."""
+        plan = self._group.plan
+        parted = False
         try:
-            return one, shared.strategy.hold_again(transaction, claim)
-        except Exception as error:  # noqa: BLE001 - the same
-            log.debug("queue %s: row %r: %r", shared.queue, claim.id, error)
-            transaction.close()  # and with it whatever it holds
-            return one, False
+            settlements = [(work.delivery.claim, RELEASE) for work in behind]
+            plan.strategy.turn(connection, Turn(settlements=settlements, now=plan.now()))
+            parted = not connection.closed
+        finally:
+            if not parted:
+                for work in works:
+                    plan.strategy.let_go(connection, work.delivery.claim)
+                connection.close()
+
+    # -- settlements that are refused -------------------------------------------------------------------------
+
+    def _settle(self, connection: Connection, finished: Sequence[Finished], *, claim: bool) -> Sequence[Work]:
+        """Settle the rows, and claim the next where asked; a settlement that is refused is made otherwise."""
+        self._open = True
+        try:
+            return self._turn(connection, finished, claim=claim)
+        except Exception as error:  # sorted by what the dialect makes of it
+            if not self._open:
+                raise
+            self._settle_otherwise(connection, finished, error)
+            self._claimed = False
+            return ()
+
+    def _settle_otherwise(self, connection: Connection, finished: Sequence[Finished], error: Exception) -> None:
+        """Settle rows again whose settlement failed with `error`, while they are held; else they return by themselves.
+
+        What may pass is tried again. Where several rows are refused each is settled by itself. The refusal of one row
+        is a failure of the row: its policy says where it goes, and one whose dead letter is refused is kept otherwise.
+        """
+        plan, refused_before = self._group.plan, False
+        for number in range(TRIES):
+            trouble, one = plan.classify(error), finished[0]
+            if trouble in (Trouble.LOST, Trouble.CLOSED):
+                break
+            if len(finished) > 1:
+                if trouble is Trouble.PERMANENT or plan.strategy.one_transaction:
+                    return self._settle_singly(connection, finished, error)
+            elif trouble is Trouble.PERMANENT or (plan.transactional and one.verdict.settlement.keeps):
+                last = refused_before and one.verdict.settlement.move is not Move.DEAD_LETTER
+                finished = [self._refused(one, error)]
+                if last:
+                    break
+                refused_before = True
+            pause = 0.0 if trouble is Trouble.PERMANENT else FIRST_PAUSE * 2**number
+            try:
+                if self._retry_settlement(connection, finished, pause):
+                    return None
+                break  # its connection is closed
+            except Exception as further:  # sorted above, in the next round
+                if not self._open:
+                    raise
+                error = further
+        self._abandon(connection, finished)
+        raise error
+
+    def _retry_settlement(self, connection: Connection, finished: Sequence[Finished], pause: float = 0.0) -> bool:
+        """Settle rows after a `pause` whose settlement failed, if they are, or can be, held; False where the connection
+        is closed."""
+        self._open = True
+        if isinstance(connection, Transaction):
+            connection.roll_back()
+        if self._group.plan.strategy.reclaim(connection, finished[0].work.delivery.claim):
+            NEVER.wait(pause)
+            self._turn(connection, finished, claim=False)
+        elif connection.closed:
+            return False
+        else:
+            self._abandon(connection, finished)  # somebody else has them by now
+        return True
+
+    def _settle_singly(self, connection: Connection, finished: Sequence[Finished], error: Exception) -> None:
+        """Settle each of several rows by itself, of which none is settled, so that one of them keeps no other.
+
+        Raises, after the last of them, what kept one from being settled.
+        """
+        log.warning(
+            "queue %s: a batch of %d rows could not be settled as one (%s: %s); each row is settled by itself",
+            self._group.plan.queue,
+            len(finished),
+            type(error).__name__,
+            error,
+        )
+        failed: Exception | None = None
+        for one in finished:
+            try:
+                self._settle_alone(connection, one)
+            except Exception as further:  # noqa: BLE001 - raised once the others are settled
+                failed = further
+        if failed is not None:
+            raise failed
+
+    def _settle_alone(self, connection: Connection, one: Finished) -> None:
+        try:
+            if connection.closed or not self._retry_settlement(connection, [one]):
+                self._abandon(connection, [one])
+        except Exception as error:  # sorted by what the dialect makes of it
+            if not self._open:
+                raise
+            self._settle_otherwise(connection, [one], error)
+
+    def _refused(self, one: Finished, error: Exception) -> Finished:
+        """What becomes of a row whose settlement the database refused."""
+        plan, id = self._group.plan, one.work.delivery.claim.id
+        log.error("queue %s: row %r: it could not be %s", plan.queue, id, one.verdict.kind, exc_info=error)
+        return refusal(one, plan.runner.rules, error, plan.now())
+
+    def _abandon(self, connection: Connection, finished: Sequence[Finished]) -> None:
+        """Hold rows no longer that cannot be settled."""
+        for one in finished:
+            self._group.lose(one.work)
+            self._group.plan.strategy.let_go(connection, one.work.delivery.claim)
+
+    # -- on other connections ---------------------------------------------------------------------------------
 
     def _settle_elsewhere(self, connection: Transaction, one: Finished) -> None:
         """Settle a row whose connection is closed on another one of the pool; where that fails it returns by itself."""
-        shared, held = self.seats.shared, False
-        pool = shared.budget.pool
+        plan, held = self._group.plan, False
+        pool = plan.budget.pool
         try:
             if connection.closed:  # else somebody else has it by now
                 pool.probe()  # it says at once that the server is away; the pool would wait for it
                 with pool.connection(PATIENCE) as lent:
-                    another = Transaction(lent, shared.begin)  # type: ignore[arg-type]  # it is a Session
-                    held = self._taken_over(another, one.work)
+                    another = Transaction(lent, plan.begin)  # type: ignore[arg-type]  # it is a Session
+                    held = taken_over(another, one.work, plan.strategy, [FIRST_PAUSE * 2**n for n in range(TRIES)])
                     if held:
-                        self._settle(another, one, look=False)
+                        self._settle(another, [one], claim=False)
         finally:
             if not held:
-                self.abandon(one.work, connection)
-
-    def _taken_over(self, connection: Transaction, work: Work) -> bool:
-        """Whether the row could be held on this connection; what its session held is free only some time after that was
-        closed."""
-        strategy, claim = self.seats.shared.strategy, work.delivery.claim
-        for number in range(TRIES if strategy.by_session else 1):
-            if strategy.take_over(connection, claim):
-                return True
-            if not strategy.unfinished(connection, claim.id):
-                return False
-            NEVER.wait(FIRST_PAUSE * 2**number)
-        return False
-
-    def _settle(self, connection: Connection, finished: Finished, *, look: bool) -> Work | None:
-        """Settle the row, and claim the next where asked; a settlement that is refused is made otherwise."""
-        self.unsettled = finished
-        try:
-            return self._turn(connection, finished, look=look)
-        except Exception as error:  # sorted by what the dialect makes of it
-            if self.unsettled is None:
-                raise
-            self._settle_otherwise(connection, finished, error)
-            self.seats.more()  # it has not looked
-            return None
-
-    def settle_again(self, connection: Connection, one: Finished) -> None:
-        """Settle a row by itself whose settlement together with others failed, while it is, or can be, held."""
-        self.unsettled = one
-        try:
-            if self.seats.shared.strategy.hold_again(connection, one.work.delivery.claim):
-                self._turn(connection, one, look=False)
-                return
-        except Exception as error:  # sorted by what the dialect makes of it
-            if self.unsettled is None:
-                raise
-            self._settle_otherwise(connection, one, error)
-            return
-        self.abandon(one.work, connection)  # somebody else has it by now
-
-    def _settle_otherwise(self, connection: Connection, one: Finished, error: Exception) -> None:
-        """Settle a row again whose settlement failed with `error`, while it is held; else it returns by itself.
-
-        What may pass is tried again. A refusal is a failure of the row: its policy says where it goes, and one
-        whose dead letter is refused is kept otherwise.
-        """
-        shared, claim = self.seats.shared, one.work.delivery.claim
-        before = False
-        for number in range(TRIES):
-            trouble = shared.classify(error)
-            if trouble in (Trouble.LOST, Trouble.CLOSED):
-                break
-            if trouble is Trouble.PERMANENT or (shared.transactional and one.verdict.settlement.keeps):
-                last = before and one.verdict.settlement.move is not Move.DEAD_LETTER
-                one = self._refused(one, error)
-                if last:
-                    break
-                before = True
-            try:
-                if isinstance(connection, Transaction):
-                    connection.roll_back()
-                if not shared.strategy.hold_again(connection, claim):
-                    if connection.closed:
-                        break
-                    self.abandon(one.work, connection)  # somebody else has it by now
-                    return
-                if trouble is not Trouble.PERMANENT:
-                    NEVER.wait(FIRST_PAUSE * 2**number)
-                self._turn(connection, one, look=False)
-                return
-            except Exception as further:  # sorted above, in the next round
-                if self.unsettled is None:
-                    raise
-                error = further
-        self.abandon(one.work, connection)
-        raise error
-
-    def _refused(self, one: Finished, error: Exception) -> Finished:
-        """What becomes of a row whose settlement the database refused."""
-        shared, delivery = self.seats.shared, one.work.delivery
-        log.error(
-            "queue %s: row %r: it could not be %s", shared.queue, delivery.claim.id, one.verdict.kind, exc_info=error
-        )
-        rules = one.work.rules or shared.runner.rules
-        verdict = refused(rules, delivery.attempt, one.verdict, error, shared.now())
-        return attrs.evolve(one, verdict=verdict)
-
-    def abandon(self, work: Work, connection: Connection) -> None:
-        """Hold a row no longer that cannot be settled."""
-        self.seats.lose(work)
-        self.seats.shared.strategy.let_go(connection, work.delivery.claim)
+                self._abandon(connection, [one])
 
     def give_back(self, work: Work, connection: Connection) -> None:
         """Give back a row whose handler is still at work: what that does comes too late."""
@@ -254,199 +308,27 @@ class ConnectionWorker:
         if isinstance(connection, Transaction):
             self._cut_off(work, connection)
             return
-        self.unsettled = Finished(work, RELEASED)
+        released = [Finished(work, RELEASED)]
+        self._open = True
         try:
-            self._turn(connection, self.unsettled, look=False)
-        except Exception:  # its connection may be lost, or in the handler's hands
-            log.exception("queue %s: row %r could not be given back", self.seats.shared.queue, work.delivery.claim.id)
-            if self.unsettled is not None:
-                self.abandon(work, connection)
+            self._turn(connection, released, claim=False)
+        except Exception:  # its connection may be lost, or the handler uses it
+            log.exception("queue %s: row %r could not be given back", self._group.plan.queue, work.delivery.claim.id)
+            if self._open:
+                self._abandon(connection, released)
 
     def _cut_off(self, work: Work, transaction: Transaction) -> None:
-        """The same where the connection is the handler's: a lease is given back on another one, else the row is free
+        """The same where the handler uses the connection: a lease is given back on another one, else the row is free
         when its session ends."""
-        shared, claim = self.seats.shared, work.delivery.claim
+        plan, claim = self._group.plan, work.delivery.claim
         try:
             if claim.expires is None:
                 transaction.close()
-                shared.strategy.let_go(transaction, claim)
+                plan.strategy.let_go(transaction, claim)
             else:
-                with shared.budget.pool.direct() as spare:
+                with plan.budget.pool.direct() as spare:
                     aside = Transaction(spare, None)  # type: ignore[arg-type]  # it is a Session
-                    shared.strategy.turn(aside, [(claim, RELEASED.settlement)], 0, shared.now())
+                    plan.strategy.turn(aside, Turn(settlements=[(claim, RELEASED.settlement)], now=plan.now()))
         except Exception:  # the handler's transaction may be in the way
-            log.exception("queue %s: row %r could not be given back", shared.queue, claim.id)
-        self.seats.lose(work)
-
-
-#: What trying again does not mend.
-FINAL = (Trouble.LOST, Trouble.CLOSED, Trouble.PERMANENT)
-
-
-@attrs.define(eq=False)
-class BatchConnectionWorker(ConnectionWorker):
-    """Works a queue off, a batch at a time. The rows of a batch are settled in one turn, and where that is refused one
-    by one, as a seat settles its row. `_open`: whether it is not known that a batch's settlement is done."""
-
-    _open: bool = False
-
-    def sit(self, connection: Connection) -> None:
-        works = self._look_for_batch(connection)
-        while works:
-            finished = self._handle_batch(works)
-            for stop in [one.stop for one in finished if one.stop is not None]:
-                self.on_stop(stop)  # first, so that the rows that go back are not claimed again
-            if not self._take_back(works):
-                return
-            works = self._settle_and_look_on(connection, finished)
-
-    def _handle_batch(self, works: Sequence[Work]) -> Sequence[Finished]:
-        if self.seats.stopping:  # since the look that found it began
-            return [Finished(work, RELEASED) for work in works]
-        runner = self.seats.shared.runner
-        assert isinstance(runner, BatchRunner)
-        return runner.run_batch(works)
-
-    def _take_back(self, works: Sequence[Work]) -> bool:
-        """Whether the rows are still ours to settle, all of them or none."""
-        mine = self.seats.in_hand.take_all(works)
-        for work in () if mine else works:
-            self.seats.report.late(work)
-        return mine
-
-    def _settle_and_look_on(self, connection: Connection, finished: Sequence[Finished]) -> Sequence[Work]:
-        seats, together = self.seats, not self.seats.shared.one_at_a_time
-        look = all(seats.may_go_on(one.verdict.settlement) for one in finished)
-        works = self._settle_batch(connection, finished, look=look and together)
-        if look and not together and not connection.closed:
-            return self._look_for_batch(connection)
-        if not works and (not look or connection.closed):
-            seats.more()
-        return works
-
-    def _look_for_batch(self, connection: Connection) -> Sequence[Work]:
-        seats, shared = self.seats, self.seats.shared
-        with seats.turnstile if shared.one_at_a_time else nullcontext():
-            seats.free_keys(lambda id: shared.strategy.unfinished(connection, id))
-            return self._turn_batch(connection, (), look=True)
-
-    def _turn_batch(self, connection: Connection, finished: Sequence[Finished], *, look: bool) -> Sequence[Work]:
-        """Settle, claim, or both, in one round trip; the rows claimed."""
-        with self.seats.in_hand.turn(look) as may_look:
-            return self._turn_batch_now(connection, finished, look=may_look)
-
-    def _turn_batch_now(self, connection: Connection, finished: Sequence[Finished], *, look: bool) -> Sequence[Work]:
-        seats, shared = self.seats, self.seats.shared
-        begun = seats.begin_look() if look else None
-        pass_over = begun.pass_over if begun else NOBODY
-        settlements = [(one.work.delivery.claim, one.verdict.settlement) for one in finished]
-        turned = shared.strategy.turn(connection, settlements, shared.batch if look else 0, shared.now(), pass_over)
-        self._open = False
-        gone = {id(claim) for claim in turned.gone}
-        for one in finished:
-            seats.settled(one, gone=id(one.work.delivery.claim) in gone)
-        if turned.failed is not None:
-            raise turned.failed
-        if begun is None or connection.closed:
-            return ()
-        if turned.claims:
-            works = self._in_order(connection, turned.claims)
-            if works:
-                seats.found(works[0], connection, self, works[1:])
-            return works
-        ahead = shared.strategy.look_ahead(connection, shared.now(), pass_over, seats.held_unseen)
-        seats.found_nothing(ahead, begun, self)
-        return ()
-
-    def _in_order(self, connection: Connection, claims: Sequence[Claim]) -> Sequence[Work]:
-        """The claimed rows; by key the first of each, for the next may run once that one is settled."""
-        shared = self.seats.shared
-        key = shared.runner.reader.raw_key
-        works = [Work(Delivery(shared.queue, claim), key(claim.row)) for claim in claims]
-        if not shared.by_key:
-            return works
-        first = {work.key: work for work in reversed(works)}
-        behind = [work for work in works if work.key is not None and first[work.key] is not work]
-        if behind and not shared.strategy.one_transaction:  # in one they stay locked as long as the others
-            self._part_with(connection, behind, works)
-        return [] if connection.closed else [work for work in works if work not in behind]
-
-    def _part_with(self, connection: Connection, behind: Sequence[Work], works: Sequence[Work]) -> None:
-        """Give back those of the rows that must wait for others; where that fails, hold none of them."""
-        strategy = self.seats.shared.strategy
-        parted = False
-        try:
-            settlements = [(work.delivery.claim, RELEASE) for work in behind]
-            strategy.turn(connection, settlements, 0, self.seats.shared.now())
-            parted = not connection.closed
-        finally:
-            if not parted:
-                for work in works:
-                    strategy.let_go(connection, work.delivery.claim)
-                connection.close()
-
-    def _settle_batch(self, connection: Connection, finished: Sequence[Finished], *, look: bool) -> Sequence[Work]:
-        """Settle the rows, and claim the next where asked; where that is refused, each by itself."""
-        self._open = True
-        try:
-            return self._turn_batch(connection, finished, look=look)
-        except Exception as error:  # sorted by what the dialect makes of it
-            if not self._open:
-                raise
-            further = self._settle_once_more(connection, finished, error)
-            if further is not None:
-                self._settle_singly(connection, finished, further)
-            self.seats.more()  # it has not looked
-            return ()
-
-    def _settle_once_more(
-        self, connection: Connection, finished: Sequence[Finished], error: Exception
-    ) -> Exception | None:
-        """Try the settlement of a batch again that failed with `error`, where that may pass and the rows are held
-        meanwhile; what it failed with at last, None where they are settled."""
-        shared = self.seats.shared
-        for number in range(TRIES):
-            if shared.strategy.one_transaction or shared.classify(error) in FINAL:
-                break
-            if not shared.strategy.hold_again(connection, finished[0].work.delivery.claim):
-                break
-            NEVER.wait(FIRST_PAUSE * 2**number)
-            try:
-                self._turn_batch(connection, finished, look=False)
-                return None
-            except Exception as further:  # sorted above, in the next round
-                if not self._open:
-                    raise
-                error = further
-        return error
-
-    def _settle_singly(self, connection: Connection, finished: Sequence[Finished], error: Exception) -> None:
-        """Settle the rows of a batch, of which none is settled, so that one of them keeps no other. Where that is no
-        use, hold them no longer.
-
-        Raises, after the last of them, what kept one from being settled.
-        """
-        shared = self.seats.shared
-        trouble = shared.classify(error)
-        lost = trouble in (Trouble.LOST, Trouble.CLOSED) or not (
-            shared.strategy.one_transaction or trouble is Trouble.PERMANENT
-        )
-        failed = error if lost else None
-        if not lost:
-            log.warning(
-                "queue %s: a batch of %d rows could not be settled as one (%s: %s); each row is settled by itself",
-                shared.queue,
-                len(finished),
-                type(error).__name__,
-                error,
-            )
-        for one in finished:
-            if lost or connection.closed:
-                self.abandon(one.work, connection)
-                continue
-            try:
-                self.settle_again(connection, one)
-            except Exception as further:  # noqa: BLE001 - raised once the others are settled
-                failed = further
-        if failed is not None:
-            raise failed
+            log.exception("queue %s: row %r could not be given back", plan.queue, claim.id)
+        self._group.lose(work)

@@ -1,15 +1,11 @@
-"""Which queues a consumer serves, and what plugins bring to it.
-
-The consumer: runs the handlers of a broker's queues until it is told to stop.
-"""
+"""The consumer: runs the handlers of a broker's queues until it is told to stop."""
 
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
-from queue import Empty, SimpleQueue
+from queue import Empty
 from time import monotonic
 from types import TracebackType
 from typing import Any, Protocol
@@ -19,7 +15,7 @@ import attrs
 from sqlqueue.clock import Duration, seconds
 from sqlqueue.consumer.budget import budget_of
 from sqlqueue.consumer.health import Health
-from sqlqueue.consumer.lifecycle import Lifecycle, Signals, State, StoppedEarly, drain, end, next_end, wait_for_server
+from sqlqueue.consumer.lifecycle import LOOK_UP, Lifecycle, Signals, State, StoppedEarly, drain, wait_for_server
 from sqlqueue.consumer.polling import take
 from sqlqueue.consumer.run_handler import Call
 from sqlqueue.consumer.subscription import Subscription
@@ -136,11 +132,8 @@ class Consumer:
         self._until_stopped = ExitStack()
         self._executor: ThreadPoolExecutor | None = None
         self._signals = Signals()
-        self._ends: SimpleQueue[BaseException | None] = SimpleQueue()
         self._error: BaseException | None = None
         self._abandoned = 0
-
-    # -- running ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Check the database, start the threads and return.
@@ -160,12 +153,12 @@ class Consumer:
 
     def _start(self) -> None:
         self._lifecycle.move(State.STARTING)
-        self._error = None
-        self._ends = SimpleQueue()
+        self._error, run = None, self._lifecycle.run
         if self._signals.received:  # before there was anything to stop
             self.request_stop()
         try:
             self._subscriptions = subscribe(self._broker, self._wanted, self._observers)
+            run.serve(self._subscriptions)
             for subscription in self._subscriptions:
                 subscription.reserve()
             self._prepare()
@@ -178,10 +171,8 @@ class Consumer:
             raise
         workers = sum(one.handler.workers for one in self._subscriptions)
         self._executor = ThreadPoolExecutor(workers, thread_name_prefix="sqlqueue-worker")
-        self._broker.listen(self._hint, self._let_go)
-        ends = partial(end, self._ends, self._subscriptions)
         for subscription in self._subscriptions:
-            subscription.start(self._executor, ends)
+            subscription.start(self._executor, run.end)
         if self._waker is not None:
             self._waker.start()
         self._lifecycle.move(State.RUNNING)
@@ -199,17 +190,21 @@ class Consumer:
         """
         self._lifecycle.check_process()
         self.request_stop()  # for a start that waits for its server, and for whoever runs for ever
-        with self._lock:  # one stop at a time; a second caller waits and finds it done
+        while not self._lock.acquire(timeout=LOOK_UP):  # one stop at a time; a second caller waits and finds it done
+            self.request_stop()  # of a start that had only just begun
+        try:
             if self._lifecycle.state is State.RUNNING:
                 self._lifecycle.move(State.STOPPING)
                 log.info("stopping; waiting up to %g s for handlers at work", self._drain_timeout)
                 self._drain()
                 self._lifecycle.move(State.STOPPED)
             return Stopped(
-                settled=sum(one.turning.report.settled for one in self._subscriptions),
-                given_back=sum(one.turning.report.released for one in self._subscriptions),
+                settled=sum(one.pool.report.settled for one in self._subscriptions),
+                given_back=sum(one.pool.report.released for one in self._subscriptions),
                 abandoned=self._abandoned,
             )
+        finally:
+            self._lock.release()
 
     def run_forever(self) -> None:
         """Start, work until SIGTERM, SIGINT, a `stop_worker` notification or `stop()`, and stop gracefully.
@@ -226,7 +221,7 @@ class Consumer:
                 self.start()
             except StoppedEarly:
                 return
-            self._error = next_end(self._ends)
+            self._error = self._lifecycle.run.wait()
             stopped = self.stop()
             if self._error is not None and not stopped.abandoned:
                 raise self._error
@@ -240,8 +235,9 @@ class Consumer:
         """
         deadline = None if timeout is None else monotonic() + seconds(timeout, "timeout")
         self.start()
+        ends = self._lifecycle.run.ends
         for subscription in self._subscriptions:
-            subscription.turning.on_idle = lambda: self._ends.put(WENT_IDLE)
+            subscription.pool.on_idle = lambda: ends.put(WENT_IDLE)
         idle = self._wait_idle(deadline)
         stopped = self.stop()
         if self._error is not None:
@@ -252,7 +248,7 @@ class Consumer:
 
     def request_stop(self) -> None:
         """Ask for a stop and return at once; safe in a signal handler or in a handler's thread."""
-        end(self._ends, self._subscriptions, None)
+        self._lifecycle.request_stop()
 
     def __enter__(self) -> "Consumer":
         self.start()
@@ -265,7 +261,7 @@ class Consumer:
 
     def health(self) -> Health:
         """How it is doing, now; cheap, and safe from any thread."""
-        ending = self._lifecycle.state is State.RUNNING and any(one.stopping for one in self._subscriptions)
+        ending = self._lifecycle.state is State.RUNNING and any(one.pool.stopping for one in self._subscriptions)
         return Health(
             state=State.STOPPING.value if ending else self._lifecycle.state.value,
             source=self._broker.dialect.source,
@@ -275,12 +271,15 @@ class Consumer:
     # -- start ------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        self._waker = self._make_waker()
+        own = [one.queue.spec.full_name for one in self._subscriptions] if self._broker.notify else []
+        channels = list(dict.fromkeys([*own, *(name for one in self._subscriptions for name in one.handler.channels)]))
+        broker, dialect = self._broker, self._broker.dialect
+        self._waker = dialect.waker(broker.pool, channels, self._notified, notify=bool(channels))
         if self._waker is not None and self._waker.borrows:
-            self._until_stopped.enter_context(budget_of(self._broker.pool).listening())
+            self._until_stopped.enter_context(budget_of(broker.pool).for_listener())
 
         def prepare() -> None:
-            dialect, pool = self._broker.dialect, self._broker.pool
+            pool = broker.pool
             pool.probe()
             if any(subscription.needs_sessions for subscription in self._subscriptions):
                 dialect.check_sessions(pool)
@@ -288,36 +287,30 @@ class Consumer:
                 dialect.check_server(connection)
                 dialect.check_writable(connection)
                 for subscription in self._subscriptions:
-                    subscription.prepare(connection, self._certain)
+                    subscription.prepare(connection, self._waker)
 
-        wait_for_server(prepare, self._broker.dialect, timeout=self._startup_timeout, ends=self._ends)
+        wait_for_server(prepare, dialect, timeout=self._startup_timeout, ends=self._lifecycle.run.ends)
 
-    def _make_waker(self) -> Waker | None:
-        own = [one.queue.spec.full_name for one in self._subscriptions] if self._broker.notify else []
-        channels = list(dict.fromkeys([*own, *(name for one in self._subscriptions for name in one.handler.channels)]))
-        return self._broker.dialect.waker(self._broker.pool, channels, self._hint, notify=bool(channels))
-
-    def _certain(self) -> bool:
-        return self._waker is not None and self._waker.certain
-
-    def _hint(self, hint: Hint) -> None:
+    def _notified(self, hint: Hint) -> None:
+        """Another program wrote, or asks for a stop."""
         if hint.payload == STOP_WORKER:
             log.info("asked to stop by a notification on %s", hint.channel)
             self.request_stop()
             return
         for subscription in self._subscriptions:
-            subscription.hint(hint)
+            subscription.wake(hint)
 
     # -- stop -------------------------------------------------------------------------------------------------
 
     def _wait_idle(self, deadline: float | None) -> bool:
         """Whether all queues went idle before the deadline, or something else ended the run."""
-        while not all(one.turning.idle for one in self._subscriptions):
+        ends = self._lifecycle.run.ends
+        while not all(one.pool.idle for one in self._subscriptions):
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
                 return False
             try:
-                end = self._ends.get() if left is None else take(self._ends, left)
+                end = ends.get() if left is None else take(ends, left)
             except Empty:
                 continue
             if end is not WENT_IDLE:
@@ -330,7 +323,6 @@ class Consumer:
         for subscription in self._subscriptions:
             subscription.close()
         self._close_waker()
-        self._broker.unlisten(self._hint)
         assert self._executor is not None
         self._executor.shutdown(wait=not self._abandoned, cancel_futures=True)
 
@@ -339,11 +331,6 @@ class Consumer:
             self._waker.stop()
             self._waker = None
         self._until_stopped.close()
-
-    def _let_go(self) -> None:
-        """The broker is being closed."""
-        for subscription in self._subscriptions:
-            subscription.let_go()
 
     def _hurry(self) -> None:
         """A second signal: give back what is in work and leave."""

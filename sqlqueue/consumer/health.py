@@ -1,6 +1,5 @@
-"""How a consumer is doing, for people and probes to ask.
-
-Trouble with the database, logged once when it begins and once when it is over.
+"""How a consumer is doing, for people and probes to ask; and trouble with the database, which is logged twice: when it
+begins and when it is over.
 """
 
 import logging
@@ -15,11 +14,11 @@ log = logging.getLogger("sqlqueue")
 
 @attrs.frozen(kw_only=True)
 class QueueHealth:
-    """One queue: rows in hand (claimed, not settled), rows settled since the start, and the trouble there is now."""
+    """One queue: rows in flight (claimed, not settled), rows settled since the start, and the trouble there is now."""
 
     name: str
     workers: int
-    in_hand: int
+    in_flight: int
     settled: int
     trouble: str | None = None
 
@@ -44,7 +43,8 @@ class Health:
 
 @attrs.define
 class Outage:
-    """Whether one queue's statements fail at present, and why."""
+    """Whether one queue's statements fail at present. `error`: why, None where they do not; `failures`: how many failed
+    since the outage began."""
 
     queue: str
     error: str | None = None
@@ -73,7 +73,7 @@ class Outage:
             )
 
     def end(self) -> bool:
-        """A turn went through; True where that ends an outage."""
+        """The database did what it was asked; returns whether that ends an outage."""
         if self.error is None:
             return False
         log.warning(

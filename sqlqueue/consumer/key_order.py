@@ -1,8 +1,7 @@
-"""Dispatch, pure: which of the claimed rows may run now. Rows of one key run one at a time, oldest first.
+"""Key order, pure: rows of one key run one at a time, oldest first, and behind one that failed.
 
-Order by key where each worker claims for itself: a claim passes over the keys that are in work or wait.
-
-Keys that wait for a failed row which does not come back to us: they go on once it was settled elsewhere.
+A dispatcher lets claimed rows wait behind others of their key. Connection workers claim for themselves: their claims
+pass over the keys that are in work or that wait for a failed row.
 """
 
 from collections import deque
@@ -13,7 +12,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from sqlqueue.consumer.polling import PollTimer
-from sqlqueue.consumer.run_handler import Work
 from sqlqueue.strategies.claim import PassOver
 
 W = TypeVar("W")
@@ -31,7 +29,7 @@ class Blocked:
 class KeyOrder(Generic[W]):
     """Claimed rows by key, for one consumer.
 
-    A row without a key (None) has no order. `W` is whatever stands for a row; it is told by its id.
+    A row without a key (None) has no order. `W` is whatever stands for a row.
     """
 
     _waiting: dict[Hashable, deque[W]] = attrs.field(factory=dict)
@@ -48,11 +46,17 @@ class KeyOrder(Generic[W]):
 
     @property
     def busy_keys(self) -> Collection[Hashable]:
-        """The keys that have a row in hand."""
+        """The keys that have a row in flight."""
         return self._waiting.keys()
 
+    def pass_over(self) -> PassOver:
+        """For a claim that must take no second row of a key: the keys in flight, and those that wait for a failed row,
+        but not that row."""
+        failed = {key: blocked.id for key, blocked in self._blocked.items() if key not in self._waiting}
+        return PassOver([*self._waiting, *failed], list(failed.values()))
+
     def overdue(self, now: datetime) -> Sequence[tuple[Hashable, Any]]:
-        """The keys, with their failed rows, that wait for a row which was due by `now` and has not come to us."""
+        """The keys, with their failed rows, that wait for a row which was due by `now` and was not claimed here."""
         return [
             (key, blocked.id)
             for key, blocked in self._blocked.items()
@@ -60,7 +64,7 @@ class KeyOrder(Generic[W]):
         ]
 
     def busy(self, key: Hashable) -> bool:
-        """Whether a row of this key is in hand."""
+        """Whether a row of this key is in flight."""
         return key in self._waiting
 
     def holds_back(self, key: Hashable, id: Hashable) -> bool:
@@ -77,11 +81,11 @@ class KeyOrder(Generic[W]):
         """Take a claimed row in; True where it may run now, False where it waits behind one of its key."""
         if key is None:
             return True
-        line = self._waiting.get(key)
-        if line is None:
+        behind = self._waiting.get(key)
+        if behind is None:
             self._waiting[key] = deque()
             return True
-        line.append(work)
+        behind.append(work)
         return False
 
     def leave(self, key: Hashable) -> W | None:
@@ -89,9 +93,9 @@ class KeyOrder(Generic[W]):
         if key is None:
             return None
         self._blocked.pop(key, None)
-        line = self._waiting[key]
-        if line:
-            return line.popleft()
+        behind = self._waiting[key]
+        if behind:
+            return behind.popleft()
         del self._waiting[key]
         return None
 
@@ -108,10 +112,10 @@ class KeyOrder(Generic[W]):
 
     def forget(self, key: Hashable, work: W) -> bool:
         """A row that waits behind one of its key is not ours any more; whether it waited."""
-        line = self._waiting.get(key, deque())
-        if work not in line:
+        behind = self._waiting.get(key, deque())
+        if work not in behind:
             return False
-        line.remove(work)
+        behind.remove(work)
         return True
 
     def unblock(self, key: Hashable) -> None:
@@ -120,50 +124,13 @@ class KeyOrder(Generic[W]):
 
     def clear(self) -> list[W]:
         """Everything that waits; afterwards nothing does."""
-        waiting = [work for line in self._waiting.values() for work in line]
-        for line in self._waiting.values():
-            line.clear()
+        waiting = [work for behind in self._waiting.values() for work in behind]
+        for behind in self._waiting.values():
+            behind.clear()
         return waiting
 
 
-@attrs.define
-class Keys:
-    """The keys of one queue's rows in this consumer. Its owner sees to it that one thread at a time is inside."""
-
-    _lanes: KeyOrder[Work] = attrs.field(factory=KeyOrder)
-
-    def pass_over(self) -> PassOver:
-        """The keys that have a row in work, and those that wait for a failed row, but for that row."""
-        lanes = self._lanes
-        waiting = {key: blocked.id for key, blocked in lanes.failed.items() if not lanes.busy(key)}
-        return PassOver([*lanes.busy_keys, *waiting], list(waiting.values()))
-
-    def claimed(self, work: Work) -> None:
-        if not self._lanes.enter(work.key, work):
-            raise AssertionError(f"a row of key {work.key!r} was claimed while another is in work")
-
-    def settled(self, work: Work) -> None:
-        """A row is settled for good: the next of its key may be claimed."""
-        self._lanes.leave(work.key)
-
-    def retried(self, work: Work, until: datetime | None) -> None:
-        """A row will be tried again from `until`: the later rows of its key wait for it."""
-        self._lanes.hold(work.key, work.delivery.claim.id, until)
-
-    def dropped(self, work: Work) -> None:
-        """A row is out of our hands and not settled."""
-        self._lanes.put_off(work.key)
-
-    def overdue(self, now: datetime) -> Sequence[tuple[Hashable, Any]]:
-        """The keys, with their failed rows, that wait for a row which was due by `now` and has not come to us."""
-        return self._lanes.overdue(now)
-
-    def unblock(self, key: Hashable) -> None:
-        """The failed row that the key waited for was settled elsewhere."""
-        self._lanes.unblock(key)
-
-
-#: Seconds between two questions whether the failed row that a key waits for was settled elsewhere.
+#: Seconds between two questions whether a failed row was settled elsewhere.
 FREE_KEYS = 1.0
 
 
@@ -176,21 +143,22 @@ class OrdersKeys(Protocol):
 
 
 @attrs.define
-class Freeing:
-    """Asks for the failed rows of one queue's keys, now and then."""
+class BlockedKeys:
+    """Unblocks keys whose failed row was settled elsewhere: it is due, is not claimed here, and is finished."""
 
     order: OrdersKeys
-    pace: PollTimer
+    timer: PollTimer
     _asked: float = float("-inf")
 
-    def free(self, seconds: float, now: datetime, unfinished: Callable[[Any], bool]) -> None:
-        """`seconds` is the monotonic clock's, `now` the queue's; `unfinished` asks the database for a row's id."""
+    def check(self, seconds: float, now: datetime, unfinished: Callable[[Any], bool]) -> None:
+        """Ask, where it is time to. `seconds` is the monotonic clock's, `now` the queue's; `unfinished` asks the
+        database about a row by its id."""
         if seconds < self._asked + FREE_KEYS:
             return
         overdue = self.order.overdue(now - timedelta(seconds=FREE_KEYS))
         self._asked = seconds if overdue else self._asked
         for key, id in overdue:
             if unfinished(id):
-                self.pace.due(seconds, FREE_KEYS)
+                self.timer.due(seconds, FREE_KEYS)
             else:
                 self.order.unblock(key)

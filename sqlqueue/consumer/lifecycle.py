@@ -1,10 +1,6 @@
-"""The states of a consumer, pure: which move is allowed from where.
+"""The life of a consumer: its states, its start, its stop, and the signals that ask for one.
 
-SIGTERM and SIGINT while a consumer runs in the main thread; anywhere else no signal is touched.
-
-A start waits for a server that is not there yet, and for nothing else.
-
-Stop: what ends a run, and the wait for what is still in work.
+A start waits for a server that is not there yet, and for nothing else. Signals are handled in the main thread alone.
 
 No wait here is longer than `LOOK_UP`. Python runs a signal's handler when the main thread moves, and a thread that
 waits for a lock may not: of two signals that come together the kernel can hand both to another thread (9 of 60 tries
@@ -34,6 +30,10 @@ from sqlqueue.errors import SQLQueueError
 log = logging.getLogger("sqlqueue")
 
 
+#: Seconds between two looks up from a wait.
+LOOK_UP = 0.2
+
+
 class State(Enum):
     NEW = "new"
     STARTING = "starting"
@@ -51,20 +51,62 @@ ALLOWED: dict[State, tuple[State, ...]] = {
 }
 
 
+@attrs.define(eq=False)
+class Run:
+    """One run of a consumer, from its start to its stop. `ends`: what ends it, an error or None for a stop that was
+    asked for. `ending`: whether anything has."""
+
+    subscriptions: Sequence[Subscription] = ()
+    ends: "SimpleQueue[BaseException | None]" = attrs.field(factory=SimpleQueue)
+    ending: bool = False
+
+    def serve(self, subscriptions: Sequence[Subscription]) -> None:
+        """The run has these subscriptions; where its end came before them they stop as well."""
+        self.subscriptions = subscriptions
+        if self.ending:
+            for one in subscriptions:
+                one.stop()
+
+    def end(self, error: BaseException | None) -> None:
+        """The run ends: no more claims from here on, whether or not somebody waits to stop the rest.
+
+        A SimpleQueue may be put to in a signal handler; an Event may not be set there.
+        """
+        self.ending = True
+        for one in self.subscriptions:
+            one.stop()
+        self.ends.put(error)
+
+    def wait(self) -> BaseException | None:
+        """Wait for what ends the run."""
+        while True:
+            try:
+                return take(self.ends, LOOK_UP)
+            except Empty:
+                continue
+
+
 @attrs.define
 class Lifecycle:
-    """Where a consumer stands, in the process that started it."""
+    """Where a consumer stands, in the process that started it. `run`: the last one that was started."""
 
     state: State = State.NEW
     _process: int = attrs.field(factory=os.getpid)
+    run: Run = attrs.field(factory=Run)
 
     def move(self, state: State) -> None:
         """Go to `state`, or raise `SQLQueueError` that says what is in the way."""
         if state not in ALLOWED[self.state]:
             raise SQLQueueError(f"the consumer is {self.state.value}: it can be started when it is new or stopped")
-        self.state = state
         if state is State.STARTING:
             self._process = os.getpid()
+            self.run = Run()  # before the state: who sees that asks this run to stop
+        self.state = state
+
+    def request_stop(self) -> None:
+        """Ask the run to stop, if there is one to ask. Safe in a signal handler."""
+        if self.state in (State.STARTING, State.RUNNING) and not self.run.ending:
+            self.run.end(None)
 
     def check_process(self) -> None:
         """Raise `SQLQueueError` in a forked child of the process that started the consumer: it has no threads here."""
@@ -166,9 +208,6 @@ def _pause(seconds: float, ends: "SimpleQueue[BaseException | None]") -> None:
     raise error or StoppedEarly("the consumer was stopped while it waited for its server")
 
 
-#: Seconds between two looks up from a wait.
-LOOK_UP = 0.2
-
 #: Seconds in which a worker that has nothing more to do ends.
 GRACE = 0.2
 
@@ -176,53 +215,29 @@ GRACE = 0.2
 LAST_TURN = 5.0
 
 
-def end(
-    ends: "SimpleQueue[BaseException | None]", subscriptions: Sequence[Subscription], error: BaseException | None
-) -> None:
-    """The run ends: no more claims from here on, whether or not somebody waits to stop the rest.
-
-    A SimpleQueue may be put to in a signal handler; an Event may not be set there.
-    """
-    for one in subscriptions:
-        one.stop()
-    ends.put(error)
-
-
-def next_end(ends: "SimpleQueue[BaseException | None]") -> BaseException | None:
-    """Wait for what ends the run: an error, or None for a stop that was asked for."""
-    while True:
-        try:
-            return take(ends, LOOK_UP)
-        except Empty:
-            continue
-
-
 def drain(subscriptions: Sequence[Subscription], timeout: float, hurried: Callable[[], bool]) -> int:
     """Stop claiming, wait for the handlers in work and settle them; what is left after `timeout` seconds goes back.
 
     Once `hurried` nothing is waited for any more. Returns how many handlers are still at work.
     """
-    for one in subscriptions:
-        one.stop()
+    pools = [one.pool for one in subscriptions]
+    for pool in pools:
+        pool.stop()
     deadline = monotonic() + timeout
-    if not _all(subscriptions, Subscription.join, deadline, hurried):
-        for one in subscriptions:
-            one.give_up()
-        for one in subscriptions:
-            one.join(LAST_TURN)
-    _all(subscriptions, lambda one, wait: not one.running(wait), max(deadline, monotonic() + GRACE), hurried)
-    return sum(one.running(0) for one in subscriptions)
+    if not _all([pool.join for pool in pools], deadline, hurried):
+        for pool in pools:
+            pool.give_up()
+        for pool in pools:
+            pool.join(LAST_TURN)
+    done = [lambda wait, pool=pool: not pool.running(wait) for pool in pools]
+    _all(done, max(deadline, monotonic() + GRACE), hurried)
+    return sum(pool.running(0) for pool in pools)
 
 
-def _all(
-    subscriptions: Sequence[Subscription],
-    done: Callable[[Subscription, float], bool],
-    deadline: float,
-    hurried: Callable[[], bool],
-) -> bool:
-    """Whether all were done before the deadline, and before anybody hurried."""
-    for one in subscriptions:
-        while not done(one, max(0.0, min(LOOK_UP, deadline - monotonic()))):
+def _all(done: Sequence[Callable[[float], bool]], deadline: float, hurried: Callable[[], bool]) -> bool:
+    """Whether all were done before the deadline, and before anybody hurried. Each waits so many seconds at most."""
+    for one in done:
+        while not one(max(0.0, min(LOOK_UP, deadline - monotonic()))):
             if hurried() or monotonic() >= deadline:
                 return False
     return True

@@ -1,12 +1,7 @@
-"""Taking from a queue within a time limit, on every Python.
+"""Waiting: when a queue is asked for rows (the poll timer), who asks, and how other threads wake those who wait.
 
-Workers that rest until one of them is rung for.
-
-Wake, pure: when a queue is looked at. Instants are seconds of a monotonic clock; the caller reads it.
-
-Which seat looks, and what the looks have seen, pure. Looks of several seats may overlap and end in any order.
-
-In how many seconds the next row falls due, as far as a look ahead can tell.
+`take`, `Inbox` and `IdleWorkers` wait for other threads; the rest is pure. Instants are seconds of a monotonic clock;
+the caller reads it.
 """
 
 import heapq
@@ -15,11 +10,12 @@ import sys
 from collections.abc import Hashable
 from datetime import datetime
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from threading import Lock
+from typing import Generic, TypeVar
 
 import attrs
 
-from sqlqueue.strategies.claim import Ahead, PassOver
+from sqlqueue.strategies.claim import PassOver, Upcoming
 
 T = TypeVar("T")
 
@@ -28,6 +24,9 @@ T = TypeVar("T")
 # the queue unlocked and empty, and a try without waiting leaves an empty queue locked. Where several take, another may
 # unlock it in between; a thread is hardly ever off its core for as long as this just there.
 SHORTEST = 0.02 if sys.version_info < (3, 11) else 0.0
+
+#: Seconds after which a wait returns in any case; the platform's locks take no endless numbers.
+LONGEST = 3600.0
 
 
 def take(items: "SimpleQueue[T]", seconds: float) -> T:
@@ -41,47 +40,103 @@ def take(items: "SimpleQueue[T]", seconds: float) -> T:
     return items.get(timeout=max(seconds, SHORTEST))
 
 
+class Inbox(Generic[T]):
+    """Items put by many threads, taken all at once by one; and wake-ups, which are remembered if nobody waits."""
+
+    def __init__(self) -> None:
+        self._items: SimpleQueue[T | None] = SimpleQueue()
+        self._lock = Lock()
+        self._seen = 0
+        self._closed = False
+        self.wakes = 0
+
+    def put(self, item: T) -> bool:
+        """Hand an item over; False, and nothing is taken, once the inbox is closed."""
+        with self._lock:  # decided: whether the item comes before the end
+            if self._closed:
+                return False
+            self._items.put(item)
+            return True
+
+    def wake(self) -> None:
+        """Count a wake-up. One that nobody has seen yet stands for all that come before it is."""
+        with self._lock:  # decided: whether the taker must be roused
+            rouse = self.wakes == self._seen
+            self.wakes += 1
+        if rouse:
+            self._items.put(None)
+
+    def rouse(self) -> None:
+        """Have the taker return, with nothing if need be. Safe in a signal handler."""
+        self._items.put(None)
+
+    def take(self, timeout: float | None) -> tuple[list[T], bool]:
+        """All items that are there, and whether somebody woke.
+
+        Waits up to `timeout` seconds for the first (None: for ever).
+        """
+        items: list[T] = []
+        try:
+            item = self._items.get() if timeout is None else take(self._items, min(timeout, LONGEST))
+            while True:
+                if item is not None:
+                    items.append(item)
+                item = self._items.get_nowait()
+        except Empty:
+            pass
+        if self.wakes == self._seen:
+            return items, False
+        with self._lock:  # decided: wake-ups up to here are seen; the next one rouses once more
+            self._seen = self.wakes
+        return items, True
+
+    def close(self) -> None:
+        """Refuse what comes from here on. What was accepted is there to be taken."""
+        with self._lock:  # decided: which items come before the end
+            self._closed = True
+
+
 @attrs.define
 class IdleWorkers:
-    """Counts who rests, so that nobody is rung for in vain. `rests`, `rises` and `ring` are called under its owner's
-    lock."""
+    """Workers that wait until one of them is woken; counts them, so that no wake-up goes to nobody. Its owner's lock is
+    held where `rest`, `rise` and `wake` are called."""
 
-    _rings: "SimpleQueue[None]" = attrs.field(factory=SimpleQueue, init=False)
+    _wakes: "SimpleQueue[None]" = attrs.field(factory=SimpleQueue, init=False)
     _resting: int = attrs.field(default=0, init=False)
-    _rung: int = attrs.field(default=0, init=False)
+    _woken: int = attrs.field(default=0, init=False)
 
-    def rests(self) -> None:
+    def rest(self) -> None:
         """A worker is about to wait."""
         self._resting += 1
 
-    def rises(self) -> None:
+    def rise(self) -> None:
         """A worker waits no longer."""
         self._resting -= 1
-        self._rung = max(0, self._rung - 1)
+        self._woken = max(0, self._woken - 1)
 
     def wait(self, timeout: float) -> None:
-        """Wait to be rung for, so many seconds at most."""
+        """Wait to be woken, so many seconds at most."""
         try:
-            take(self._rings, timeout)
+            take(self._wakes, timeout)
         except Empty:
             pass  # the time is up
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake one of those that rest, if any does."""
-        if self._resting > self._rung:
-            self._rung += 1
-            self._rings.put(None)
+        if self._resting > self._woken:
+            self._woken += 1
+            self._wakes.put(None)
 
-    def ring_for(self, count: int) -> None:
-        """Wake so many, resting or about to; safe in a signal handler."""
+    def wake_all(self, count: int) -> None:
+        """Wake so many, resting or about to; safe in a signal handler, and without the lock."""
         for _ in range(count):
-            self._rings.put(None)
+            self._wakes.put(None)
 
 
-#: Seconds before a due row that was not claimed (somebody else has it locked) is looked at again; doubles.
+#: Seconds before a due row that was not claimed (somebody else has it locked) is asked for once more; doubles.
 SOON = 0.1
 
-#: Rows of ours that fall due within one grain (seconds) are looked for together, so that few instants are kept.
+#: Rows of ours that fall due within one grain (seconds) are asked for at one instant, so that few instants are kept.
 GRAIN = 0.01
 
 #: Seconds between tries after trouble: the first, and the most where it may pass by itself, and where it may not.
@@ -90,72 +145,94 @@ MOST_BACKOFF = 5.0
 MOST_BACKOFF_PERMANENT = 60.0
 
 
+#: Seconds until the next claim, at least, where the queue's clock stands still, as a test's does: rows that are due
+#: later by it come no nearer.
+STANDING = 0.1
+
+NEVER = float("inf")
+
+
 @attrs.define
 class PollTimer:
-    """The rhythm of one queue's looks.
+    """Decides when a queue is asked for rows next. `at` is that instant: `inf` is not before a wake-up.
 
-    `poll` is the interval of idle looks. Claims that come back full follow each other without pause; after a
-    short one the next waits for the interval, for the earliest row known to fall due, or for a wake-up, whichever is
-    first. A wake-up that comes while a claim is under way counts for the next wait.
+    `poll` is the interval of claims while nothing happens. Claims that come back full follow each other without pause.
+    After a short one the next waits for the interval, for the earliest row known to fall due, or for a wake-up,
+    whichever is first. A wake-up that comes while a claim is under way counts for the next wait.
     """
 
     poll: float
-    _next: float = float("-inf")
-    _not_before: float = float("-inf")
-    _soon: float = SOON
-    _backoff: float = 0.0
-    _woken: bool = False
-    _dues: list[float] = attrs.field(factory=list)
-    _known: set[float] = attrs.field(factory=set)
+    at: float = attrs.field(default=-NEVER, init=False)
+    _next: float = attrs.field(default=-NEVER, init=False)
+    _not_before: float = attrs.field(default=-NEVER, init=False)
+    _soon: float = attrs.field(default=SOON, init=False)
+    _backoff: float = attrs.field(default=0.0, init=False)
+    _woken: bool = attrs.field(default=False, init=False)
+    _read_at: datetime | None = attrs.field(default=None, init=False)
+    _dues: list[float] = attrs.field(factory=list, init=False)
+    _known: set[float] = attrs.field(factory=set, init=False)
 
     def wait(self, now: float) -> float | None:
-        """Seconds until the next look, 0 for now; None: not before a wake-up."""
-        following = self._next
-        if self._dues and not self._backoff:
-            following = min(following, self._dues[0])
-        following = max(following, self._not_before)
-        return None if following == float("inf") else max(0.0, following - now)
+        """Seconds until the next claim, 0 for now; None: not before a wake-up."""
+        return None if self.at == NEVER else max(0.0, self.at - now)
 
     def pause(self, now: float, seconds: float) -> None:
-        """No look for so long, whatever wakes: a row that asked to wait is due at once, for nothing can hide it."""
+        """No claim for so long, whatever wakes: a row that asked to wait is due at once, for nothing can hide it."""
         self._not_before = max(self._not_before, now + seconds)
+        self._decide(self._next)
 
     def held_back(self, now: float) -> bool:
-        """Whether no look may come now, although there may be rows."""
+        """Whether no claim may come now, although there may be rows."""
         return self._not_before > now or (self._backoff > 0.0 and self._next > now)
 
     def wake(self, now: float) -> None:
-        """Somebody wrote: look now, unless trouble says to wait."""
+        """Somebody wrote: claim now, unless trouble says to wait."""
         self._woken = True
         if not self._backoff:
-            self._next = now
+            self._decide(now)
 
     def begin(self, now: float) -> None:
-        """A look begins; what wakes from here on asks for another one."""
+        """A claim begins; what wakes from here on asks for another one."""
         self._woken = False
+        if not self._dues or self._dues[0] > now:
+            return
         while self._dues and self._dues[0] <= now:
             self._known.discard(heapq.heappop(self._dues))
+        self._decide(self._next)
 
     def full(self, now: float) -> None:
         """The claim found all it asked for: there may be more."""
-        self._next, self._soon = now, SOON
+        self._soon = SOON
+        self._decide(now)
+
+    def due_in(self, ahead: Upcoming, now: datetime) -> float | None:
+        """Seconds until the next hidden row falls due, as far as the database can tell; 0 where a row is due already,
+        None where none is known. `now`: the queue's clock, unless the database told its own."""
+        now = ahead.now or now
+        stands, self._read_at = now == self._read_at, now
+        if ahead.skipped:
+            return 0.0
+        if ahead.due is None:
+            return None
+        due_in = (ahead.due - now).total_seconds()
+        return max(due_in, STANDING) if stands else due_in
 
     def short(self, now: float, *, due_in: float | None = None, hidden: bool = True, certain: bool = False) -> None:
         """The claim found less than it asked for.
 
-        `due_in`: seconds until the next hidden row falls due; a due row that stayed (0 or less) is looked at again
+        `due_in`: seconds until the next hidden row falls due; a due row that stayed (0 or less) is asked for again
         soon, then less and less often. `hidden`: whether unfinished rows are left. `certain`: every write
-        wakes us, so that with nothing hidden no look is needed.
+        wakes us, so that with nothing hidden no claim is needed.
         """
-        pause = float("inf") if certain and not hidden else self.poll
+        pause = NEVER if certain and not hidden else self.poll
         if due_in is not None and due_in > 0:
             pause, self._soon = min(pause, due_in), SOON
         elif due_in is not None:
             pause, self._soon = min(pause, self._soon), min(self._soon * 2, self.poll)
-        self._next = now if self._woken else now + pause
+        self._decide(now if self._woken else now + pause)
 
     def due(self, now: float, due_in: float) -> None:
-        """A row of ours falls due in so many seconds: look then at the latest, whatever the table tells."""
+        """A row of ours falls due in so many seconds: claim then at the latest, whatever the table tells."""
         if due_in <= 0:
             self.wake(now)
             return
@@ -163,109 +240,96 @@ class PollTimer:
         if due not in self._known:
             self._known.add(due)
             heapq.heappush(self._dues, due)
+            self._decide(self._next)
 
     def trouble(self, now: float, *, spread: float, permanent: bool = False) -> float:
-        """A look failed: the seconds until the next, growing while trouble lasts; `spread` in 0..1 is chance."""
+        """A claim failed: the seconds until the next, growing while trouble lasts; `spread` in 0..1 is chance."""
         most = MOST_BACKOFF_PERMANENT if permanent else MOST_BACKOFF
         self._backoff = min(most, max(FIRST_BACKOFF, self._backoff * 2))
         pause = self._backoff * (0.5 + spread / 2)
-        self._next = now + pause
+        self._decide(now + pause)
         return pause
 
     def recovered(self) -> None:
-        """The database answered again, to a look or to an extension: look now."""
+        """The database did what it was asked, a claim or an extension: claim now."""
         if self._backoff:
-            self._backoff, self._next = 0.0, float("-inf")
+            self._backoff = 0.0
+            self._decide(-NEVER)
+
+    def _decide(self, following: float) -> None:
+        """The next claim comes at `following`, at the first row that falls due, or once the pause is over."""
+        self._next = following
+        if self._dues and not self._backoff:
+            following = min(following, self._dues[0])
+        self.at = max(following, self._not_before)
 
 
-@attrs.frozen(eq=False)
-class BegunLook:
-    """A look that has begun: the wake-ups that it sees, and the rows that it leaves alone."""
+@attrs.define(eq=False)
+class ClaimRound:
+    """A claim that has begun: the wake-ups that it sees, the rows that it passes over, and whether it is over."""
 
     wakes: int
     pass_over: PassOver
+    over: bool = False
 
 
 @attrs.define
-class Looks:
-    """The looks of one queue's seats. `looker`: the idle seat whose turn it is to look."""
+class ClaimRounds:
+    """Who of a queue's connection workers claims next, and what the claims have seen. Claims of several workers may
+    overlap and end in any order. `claimer`: the idle worker whose turn it is to claim."""
 
-    looker: Hashable | None = None
+    claimer: Hashable | None = None
     _wakes: int = 0
     _seen: int = -1
-    _last: BegunLook | None = None
-    _doubted: BegunLook | None = None
+    _last: ClaimRound | None = None
+    _doubted: ClaimRound | None = None
     _passed_over: bool = False
     _busy: set[Hashable] = attrs.field(factory=set)
 
     def wake(self) -> None:
-        """What looks from here on is to be seen."""
+        """A claim that begins from here on must follow."""
         self._wakes += 1
 
-    def begin(self, pass_over: PassOver) -> BegunLook:
-        self._last = BegunLook(self._wakes, pass_over)
+    def begin(self, pass_over: PassOver) -> ClaimRound:
+        self._last = ClaimRound(self._wakes, pass_over)
         return self._last
 
-    def found(self, seat: Hashable) -> None:
-        """The seat has a row: it is busy until the look behind the row's settlement is over."""
+    def found(self, worker: Hashable) -> None:
+        """The worker has rows: it is busy until the claim behind their settlement is over."""
         self._passed_over = False
-        self._busy.add(seat)
-        self._passes_on(seat)
+        self._busy.add(worker)
+        if self.claimer is worker:
+            self.claimer = None
 
-    def found_nothing(self, seat: Hashable, look: BegunLook) -> bool:
-        """Whether that tells of the queue: a look that began later knows better."""
-        self._busy.discard(seat)
-        return look is self._last
+    def found_nothing(self, worker: Hashable, round: ClaimRound) -> bool:
+        """Whether that says something about the queue: a claim that began later knows better."""
+        self._busy.discard(worker)
+        return round is self._last
 
-    def saw_all(self, look: BegunLook, *, passed_over: bool) -> None:
-        """Nothing is due that was there when the look began, or what is due was `passed_over`: that counts where two
-        looks say so, for a look may hide a row from those beside it while it tries it, and from itself."""
-        sure = look is not self._doubted and (self._passed_over or not passed_over)
+    def saw_all(self, round: ClaimRound, *, passed_over: bool) -> None:
+        """Nothing is due that was there when the claim began, or what is due was `passed_over`. The latter counts once
+        two claims say so: a claim may hide a row from those beside it while it tries the row, and from itself."""
+        sure = round is not self._doubted and (self._passed_over or not passed_over)
         self._passed_over = passed_over
         if sure:
-            self._seen = look.wakes
+            self._seen = round.wakes
 
     def doubt(self) -> None:
-        """An earlier look passed over what the last one may not have seen."""
+        """An earlier claim passed over what the last one may not have seen."""
         self._doubted = self._last
-        self.forget()
-
-    def forget(self) -> None:
-        """There may be more than any look has seen."""
         self._seen = -1
 
-    def rests(self, seat: Hashable) -> None:
-        self._busy.discard(seat)
-        self._passes_on(seat)
+    def forget(self) -> None:
+        """There may be more than any claim has seen."""
+        self._seen = -1
+
+    def rest(self, worker: Hashable) -> None:
+        """The worker is done, whatever it found."""
+        self._busy.discard(worker)
+        if self.claimer is worker:
+            self.claimer = None
 
     @property
     def at_rest(self) -> bool:
-        """Whether nobody looks or will, and the last look, begun after the last wake-up, found nothing more."""
-        return not self._busy and self.looker is None and self._seen == self._wakes
-
-    def _passes_on(self, seat: Hashable) -> None:
-        if self.looker is seat:
-            self.looker = None
-
-
-#: Seconds until the next look, at least, where the queue's clock stands still, as a test's does: what lies ahead of it
-#: is not coming nearer.
-STANDING = 0.1
-
-
-@attrs.define
-class NextDue:
-    """Reads what lies ahead against the clock that rows are due by: the database's, where the look read it."""
-
-    _looked_at: datetime | None = None
-
-    def due_in(self, ahead: Ahead, now: datetime) -> float | None:
-        """Seconds, 0 where a row is due already; None where none is known."""
-        now = ahead.now or now
-        stands, self._looked_at = now == self._looked_at, now
-        if ahead.passed_over:
-            return 0.0
-        if ahead.due is None:
-            return None
-        due_in = (ahead.due - now).total_seconds()
-        return max(due_in, STANDING) if stands else due_in
+        """Whether nobody claims or will, and the last claim, begun after the last wake-up, found nothing more."""
+        return not self._busy and self.claimer is None and self._seen == self._wakes

@@ -1,4 +1,4 @@
-"""Handle, with a reply: what a handler returns is published and confirmed before its row is settled."""
+"""Replies: what a handler returns is published, and confirmed, before its row is settled."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +17,8 @@ from sqlqueue.queue import Queue
 
 
 def replying(queue: Queue, handler: Handler, call: Call) -> Call:
-    """The handler's call as one that publishes what it returns and answers an outcome; itself where it does not
-    reply."""
+    """The handler's call as one that publishes what it returns and returns an outcome; the call itself where the
+    handler does not reply."""
     to = handler.reply_to
     if to is None:
         return call

@@ -1,27 +1,30 @@
-"""Which strategy a queue's declaration asks for, and whether its database serves it.
-
-One queue's handler at work: built when the consumer starts, from the declaration and what the database says.
-"""
+"""One queue's handler at work: built when the consumer starts, from the declaration and what the database says."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlqueue.consumer.budget import Database, budget_of, sorted_by
-from sqlqueue.consumer.dispatcher import BatchDispatcherThreads, Dispatcher, DispatcherThreads
+import attrs
+
+from sqlqueue.clock import UTC, HostClock
+from sqlqueue.consumer import connection_worker
+from sqlqueue.consumer.budget import Budget, Database, budget_of, sorted_by
+from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.health import QueueHealth
-from sqlqueue.consumer.in_flight import BatchInFlight, InFlight, hands_for
-from sqlqueue.consumer.leases import LeaseExtender, LeaseTimer
+from sqlqueue.consumer.in_flight import InFlight
+from sqlqueue.consumer.leases import LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.replies import replying
-from sqlqueue.consumer.run_handler import BatchRunner, Call, Runner, caller
-from sqlqueue.consumer.worker_group import Shared, WorkerGroup
-from sqlqueue.consumer.workers import OnStop, WorkerPool
+from sqlqueue.consumer.run_handler import Call, Runner, caller
+from sqlqueue.consumer.transactional import LeaseExtender
+from sqlqueue.consumer.worker_group import WorkerGroup
+from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerPool, WorkerThreads
 from sqlqueue.delivery import Reader, reader
-from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool
+from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool, Waker
 from sqlqueue.errors import Unsupported
 from sqlqueue.handler import Handler
 from sqlqueue.observers import Observer, Observers
@@ -36,109 +39,67 @@ from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.claim import ConnectionStrategy, LeaseStrategy, Strategy
 from sqlqueue.strategies.dead_letter import DeadLetters
 from sqlqueue.strategies.group_commit import GroupCommit
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.key_locks import KeyLocked, key_locked
 from sqlqueue.strategies.lease import Lease, TransactionalLease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.strategies.steps import RESUMED, shape_of
 
 log = logging.getLogger("sqlqueue")
 
 
-L = TypeVar("L", bound=Lease)
-
-
 def check_served(dialect: Dialect, spec: TableSpec) -> None:
     """Raise `Unsupported` for a declaration that this database does not serve."""
-    where = f"table {spec.full_name!r} in {dialect.source}"
     if spec.has(Role.LEASE) or spec.advisory_lock is not None or dialect.capabilities.row_locks:
         return
     raise Unsupported(
-        f"{where}: the database has no row locks to hold a row by; add a lease column "
-        "(locked_until: datetime | None = column.lease()), or hold rows by locks on a key: @table(…, "
+        f"table {spec.full_name!r} in {dialect.source}: the database has no row locks to hold a row by; add a lease "
+        "column (locked_until: datetime | None = column.lease()), or hold rows by locks on a key: @table(…, "
         f"advisory_lock='{spec.name}-{{{spec.id.field}}}')"
     )
 
 
-def lease_for(
-    make: type[L],
-    queue: Queue,
-    handler: Handler,
-    columns: Sequence[ColumnSpec],
-    facts: Mapping[str, ColumnFacts],
-    *,
-    most: int = 1,
-) -> L:
-    """The lease strategy: `Lease` for the pump, `SeatedLease` for a transactional handler."""
-    lease, payload = queue.spec.role(Role.LEASE), queue.spec.role(Role.PAYLOAD)
-    assert lease is not None
-    sql, shape, cap = sql_of(queue), None, handler.max_attempts
-    if handler.stepping is not None and payload is not None:
-        shape = shape_of(sql, handler.stepping, partial(sql.dialect.assigned, payload, facts[payload.name]))
-        cap = RESUMED
-    return make(
-        sql,
-        columns=columns,
-        seconds=handler.lease,
-        most=most,
-        cap=cap,
-        group=queue.group,
-        precision=facts[lease.name].precision,
-        by_key=in_order_here(queue, handler),
-        leaving=dead_letters_for(queue, handler, columns),
-        shape=shape,
+def plan_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], most: int) -> QueuePlan:
+    """What the handler's strategy is made of. `most`: the most rows of one claim."""
+    sql, group, cap, to, dead_letters = sql_of(queue), queue.group, handler.max_attempts, handler.dead_letter, None
+    if to is not None:
+        notify = queue.broker.notifications(to)
+        dead_letters = DeadLetters(sql, to, columns=columns, group=group, cap=cap, notify=notify)
+    by_key = in_order_here(queue, handler)
+    return QueuePlan(
+        sql=sql, columns=columns, group=group, cap=cap, most=most, by_key=by_key, dead_letters=dead_letters
     )
 
 
-def handlers_begin(queue: Queue, handler: Handler) -> Begin | None:
-    """What opens the transaction of a transactional handler; None where the claim's own is that."""
-    spec = queue.spec
-    if spec.advisory_lock is None and not spec.has(Role.LEASE):
-        return None
-    return Begin(spec.isolation.upper()) if spec.isolation else Begin()
+def lease_plan_for(
+    queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], facts: Mapping[str, ColumnFacts], most: int = 1
+) -> QueuePlan:
+    """The same, with the lease and, for tasks, their shape."""
+    plan = plan_for(queue, handler, columns, most)
+    lease, payload = queue.spec.role(Role.LEASE), queue.spec.role(Role.PAYLOAD)
+    assert lease is not None
+    plan = attrs.evolve(plan, lease=handler.lease, precision=facts[lease.name].precision)
+    if handler.stepping is None or payload is None:
+        return plan
+    shape = handler.stepping.shape(plan.sql, partial(plan.sql.dialect.assigned, payload, facts[payload.name]))
+    return attrs.evolve(plan, shape=shape, cap=shape.cap)
 
 
 def connection_strategy_for(
     queue: Queue, handler: Handler, columns: Sequence[ColumnSpec], pool: Pool
 ) -> ConnectionStrategy:
     """The strategy of a queue whose deliveries hold their connection."""
-    sql, lock, most = sql_of(queue), queue.spec.advisory_lock, handler.batch or 1
-    common: dict[str, Any] = {
-        "columns": columns,
-        "cap": handler.max_attempts,
-        "group": queue.group,
-        "by_key": in_order_here(queue, handler),
-        "leaving": dead_letters_for(queue, handler, columns),
-    }
-    if lock is None:
-        return RowLock(sql, most=most, **common)
-    if lock.lock is not None and lock.unlock is not None:
-        return ByFunction(sql, lock=lock.lock, unlock=lock.unlock, held=handler.workers * most, **common)
+    plan, advisory = plan_for(queue, handler, columns, handler.batch or 1), queue.spec.advisory_lock
+    if advisory is None:
+        return RowLock(plan)
+    own = attrs.evolve(plan, most=handler.workers * plan.most)
+    if advisory.lock is not None and advisory.unlock is not None:
+        return KeyLocked(own, lock=advisory.lock, unlock=advisory.unlock)
     locks = pool.key_locks
     if locks is None:
-        return Advisory(sql, most=most, **common)
+        return Advisory(plan)
     locks.open()
-    by_function = ByFunction(
-        sql,
-        lock=lambda _, key: locks.try_lock(key),
-        unlock=lambda _, key: locks.unlock(key),
-        held=handler.workers * most,
-        **common,
-    )
-    return by_function if handler.transactional else GroupCommit(by_function)
-
-
-def dead_letters_for(queue: Queue, handler: Handler, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
-    """How rows become dead letters; None where they have no place to go."""
-    if handler.dead_letter is None:
-        return None
-    return DeadLetters(
-        sql_of(queue),
-        handler.dead_letter,
-        columns=columns,
-        group=queue.group,
-        cap=handler.max_attempts,
-        notify=queue.broker.notifications(handler.dead_letter),
-    )
+    strategy = key_locked(own, locks)
+    return strategy if handler.transactional else GroupCommit(strategy)
 
 
 def in_order_here(queue: Queue, handler: Handler) -> bool:
@@ -151,20 +112,24 @@ def sql_of(queue: Queue) -> QueueSQL:
 
 
 class Subscription:
-    """A queue, its handler, and the pump or the seats that work it off."""
+    """A queue, its handler, and the dispatcher or the connection workers that work it off."""
 
     def __init__(
         self, queue: Queue, handler: Handler, observers: Sequence[Observer], wrap: Callable[[str, Call], Call]
     ) -> None:
         check_served(queue.broker.dialect, queue.spec)
         self.queue, self.handler = queue, handler
-        self.notices = Observers(queue.name, observers)
+        self.observers = Observers(queue.name, observers)
         if handler.dead_letter is not None:
-            self.notices.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
+            self.observers.dead_lettered = partial(queue.broker.wake, handler.dead_letter)
         self._clock = queue.spec.host_clock
+        self._now = partial(datetime.now, UTC) if type(self._clock) is HostClock else self._clock.now
+        self._channels = (queue.spec.full_name, *handler.channels)
         self._call = wrap(queue.name, replying(queue, handler, caller(handler)))
-        self._turning: WorkerPool | None = None
+        self._pool: WorkerPool | None = None
+        self._extender: LeaseExtender | None = None
         self._until_stopped = ExitStack()
+        self._stop_asked = False
 
     @property
     def needs_sessions(self) -> bool:
@@ -172,14 +137,12 @@ class Subscription:
         lock = self.queue.spec.advisory_lock
         return lock is not None and lock.lock is None and self.queue.broker.dialect.capabilities.session_locks
 
-    # -- start ------------------------------------------------------------------------------------------------
-
     def reserve(self) -> None:
         """Say what it needs of the pool, before anybody takes more of it than he must leave to others."""
         if self.queue.spec.has(Role.LEASE) and not self.handler.transactional:
             self._until_stopped.enter_context(budget_of(self.queue.broker.pool).for_statements())
 
-    def prepare(self, connection: Connection, certain: Callable[[], bool]) -> None:
+    def prepare(self, connection: Connection, waker: Waker | None) -> None:
         """Check the database against the declaration and build what works the queue off."""
         broker, spec, handler = self.queue.broker, self.queue.spec, self.handler
         dialect = broker.dialect
@@ -190,91 +153,95 @@ class Subscription:
         strategy: Strategy[Any]
         if spec.has(Role.LEASE) and not handler.transactional:
             by_key = in_order_here(self.queue, handler)
-            hands = hands_for(handler, by_key=by_key)
-            strategy = leased = lease_for(Lease, self.queue, handler, read.columns, facts, most=hands.capacity)
-            turning: WorkerPool = self._pumping(leased, hands, self._make_runner(read), certain)
+            in_flight = InFlight(
+                workers=handler.workers, prefetch=handler.prefetch, by_key=by_key, batch=handler.batch or 1
+            )
+            strategy = leased = Lease(lease_plan_for(self.queue, handler, read.columns, facts, in_flight.capacity))
+            pool: WorkerPool = self._dispatcher(leased, in_flight, self._runner(read), waker)
         elif spec.has(Role.LEASE):
-            strategy = held = lease_for(TransactionalLease, self.queue, handler, read.columns, facts)
-            turning = self._seats(held, self._make_runner(read), certain)
-            turning.keeping = self._keeping(held, turning)
-            if turning.keeping is not None:
-                self._until_stopped.callback(turning.keeping.stop)
+            strategy = held = TransactionalLease(lease_plan_for(self.queue, handler, read.columns, facts))
+            pool = group = self._worker_group(held, self._runner(read), waker)
+            self._extender = self._lease_extender(held, group)
         else:
-            strategy = seated = connection_strategy_for(self.queue, handler, read.columns, broker.pool)
-            turning = self._seats(seated, self._make_runner(read), certain)
+            strategy = locked = connection_strategy_for(self.queue, handler, read.columns, broker.pool)
+            pool = self._worker_group(locked, self._runner(read), waker)
         check_statements(dialect, connection, spec, strategy.statements())
         warn_of_index(dialect, connection, spec, strategy.claim, grouped=self.queue.group is not None)
         warn_of_skew(dialect, connection, spec, handler.lease)
-        self._turning = turning
+        self._pool = pool
+        if self._stop_asked:  # `stop` saw no pool
+            pool.stop()
 
-    def _pumping(
-        self, strategy: Lease, hands: InFlight, runner: Runner, certain: Callable[[], bool]
-    ) -> DispatcherThreads:
+    def _dispatcher(self, strategy: Lease, in_flight: InFlight, runner: Runner, waker: Waker | None) -> Dispatcher:
         handler, name = self.handler, self.queue.name
-        pump = Dispatcher(
+        return Dispatcher(
             queue=name,
             database=self._database(strategy),
             runner=runner,
-            hands=hands,
-            pace=PollTimer(handler.poll_interval),
-            keeper=LeaseTimer(handler.lease),
-            notices=self.notices,
-            certain=certain,
+            in_flight=in_flight,
+            poll_timer=PollTimer(handler.poll_interval),
+            lease_timer=LeaseTimer(handler.lease),
+            workers=WorkerThreads(name, handler.workers),
+            certain=lambda: waker is not None and waker.certain,
             frees_others=self.queue.spec.line is not None,
         )
-        if isinstance(hands, BatchInFlight) and isinstance(runner, BatchRunner):
-            return BatchDispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
-        return DispatcherThreads(pump, hands, runner, queue=name, workers=handler.workers)
 
-    def _seats(self, strategy: ConnectionStrategy, runner: Runner, certain: Callable[[], bool]) -> WorkerGroup:
+    def _worker_group(self, strategy: ConnectionStrategy, runner: Runner, waker: Waker | None) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
         budget = budget_of(broker.pool)
-        workers = self._workers(budget.check_seats(name))
         by_key, lines = in_order_here(self.queue, handler), spec.line is not None
-        lock = spec.role(Role.LEASE) or spec.advisory_lock  # None: row locks
-        shared = Shared(
+        by_row_lock = spec.advisory_lock is None and not spec.has(Role.LEASE)
+        one_at_a_time = handler.by_key or lines
+        plan = GroupPlan(
             queue=name,
             strategy=strategy,
             budget=budget,
-            now=self._clock.now,
-            classify=sorted_by(broker.dialect.classify),
             runner=runner,
+            now=self._now,
+            classify=sorted_by(broker.dialect.classify),
+            most=handler.batch or 1,
             hides=spec.has(Role.RETRY_AFTER) or spec.has(Role.LEASE),
-            one_at_a_time=handler.by_key or lines,
-            frees_others=by_key or lines,
-            certain=certain,
-            settles_first=handler.transactional and not (lock is None or self.needs_sessions),
-            transactional=handler.transactional,
-            lease=handler.lease if spec.has(Role.LEASE) else None,
-            one_writer=not broker.dialect.capabilities.concurrent_claims,
-            begin=handlers_begin(self.queue, handler),
             by_key=by_key,
-            batch=handler.batch or 0,
+            one_at_a_time=one_at_a_time,
+            settles_first=one_at_a_time or (handler.transactional and not by_row_lock and not self.needs_sessions),
+            frees_others=by_key or lines,
+            transactional=handler.transactional,
+            begin=None if by_row_lock else Begin(spec.isolation.upper()) if spec.isolation else Begin(),
+            lease=handler.lease if spec.has(Role.LEASE) else None,
+            stops_extending=spec.has(Role.LEASE) and not broker.dialect.capabilities.concurrent_claims,
+            waker=waker,
         )
-        return WorkerGroup(shared, PollTimer(handler.poll_interval), workers=workers, by_key=by_key)
+        return WorkerGroup(
+            plan,
+            PollTimer(handler.poll_interval),
+            workers=self._workers(budget),
+            work=connection_worker.work,
+            give_back=connection_worker.give_back,
+        )
 
-    def _keeping(self, strategy: TransactionalLease, seats: WorkerGroup) -> LeaseExtender | None:
+    def _lease_extender(self, strategy: TransactionalLease, group: WorkerGroup) -> LeaseExtender | None:
         """Where there is one writer only, nobody can claim while a handler's transaction is open, nor extend: only
         tasks have steps that need none."""
-        if seats.shared.one_writer and self.handler.stepping is None:
+        if group.plan.stops_extending and self.handler.stepping is None:
             return None
-        database = self._database(strategy)
-        return LeaseExtender(self.queue.name, database, seats.in_hand, self.notices)
+        return LeaseExtender(self.queue.name, self._database(strategy), group.rows, self.observers)
 
     def _database(self, strategy: LeaseStrategy) -> Database:
         broker = self.queue.broker
         classify = sorted_by(broker.dialect.classify)
-        return Database(strategy, budget_of(broker.pool), self._clock.now, classify, self.handler.lease)
+        return Database(strategy, budget_of(broker.pool), self._now, classify, self.handler.lease)
 
-    def _workers(self, most: int) -> int:
-        """How many seats there are; handlers that hold the one write lock would only wait for each other."""
-        broker, handler = self.queue.broker, self.handler
-        if handler.transactional and not broker.dialect.capabilities.concurrent_claims:
+    def _workers(self, budget: Budget) -> int:
+        """How many connection workers there are; handlers that hold the one write lock would only wait for each
+        other."""
+        name, handler = self.queue.name, self.handler
+        most = budget.check_deliveries(name)
+        if handler.transactional and not self.queue.broker.dialect.capabilities.concurrent_claims:
             if handler.workers > 1:
                 log.warning(
                     "queue %s: the database has one writer, and a transactional handler is it for as long as it runs: "
                     "one of its %d workers runs at a time",
-                    self.queue.name,
+                    name,
                     handler.workers,
                 )
             return 1
@@ -282,15 +249,11 @@ class Subscription:
             log.warning(
                 "queue %s: each row in work holds a connection, and the pool of %d leaves %d for that, so %d of its %d "
                 "workers run at once; raise pool_size",
-                self.queue.name,
-                broker.pool.size,
-                most,
-                most,
-                handler.workers,
+                *(name, budget.pool.size, most, most, handler.workers),
             )
         return handler.workers
 
-    def _make_runner(self, read: Reader) -> Runner:
+    def _runner(self, read: Reader) -> Runner:
         handler = self.handler
         rules = Rules(
             max_attempts=handler.max_attempts,
@@ -299,74 +262,63 @@ class Subscription:
             parks=self.queue.spec.has(Role.ERROR),
             dead_letter=handler.dead_letter.name if handler.dead_letter else None,
         )
-        make = handler.runner or (Runner if handler.batch is None else BatchRunner)
+        make = handler.runner or Runner
         made: Runner = make(
             queue=self.queue.name,
             reader=read,
             rules=rules,
-            now=self._clock.now,
-            notices=self.notices,
+            now=self._now,
+            observers=self.observers,
             call=self._call,
+            batch=handler.batch is not None,
         )
         return made
 
-    @property
-    def turning(self) -> WorkerPool:
-        assert self._turning is not None, "prepare() comes first"
-        return self._turning
-
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
         """Start the workers; `on_stop` is told what ends the run."""
+        pool, queue = self.pool, self.queue
+        self._until_stopped.callback(queue.broker.listen(self._channels, queue.group, pool.wake, pool.let_go))
         watch = getattr(self._clock, "on_change", None)
-        if watch is not None:
-            watch(self.turning.wake)
-        self.turning.start(executor, on_stop)
-
-    # -- from other threads -----------------------------------------------------------------------------------
-
-    def hint(self, hint: Hint) -> None:
-        """Look now, if the hint is for this queue."""
-        if hint.channel not in (None, self.queue.spec.full_name, *self.handler.channels):
-            return
-        if not hint.payload or self.queue.group is None or hint.payload == self.queue.group:
-            self.turning.wake()
+        forget = watch(pool.wake) if watch is not None else None
+        if forget is not None:
+            self._until_stopped.callback(forget)
+        if self._extender is not None:
+            self._until_stopped.callback(self._extender.stop)
+            self._extender.start()
+        pool.start(executor, on_stop)
 
     @property
-    def stopping(self) -> bool:
-        """Whether it claims no more."""
-        return self._turning is not None and self._turning.stopping
+    def pool(self) -> WorkerPool:
+        assert self._pool is not None, "prepare() comes first"
+        return self._pool
+
+    def wake(self, hint: Hint) -> None:
+        """Claim now, if the hint is for this queue."""
+        here = hint.channel is None or hint.channel in self._channels
+        if here and (not hint.payload or self.queue.group is None or hint.payload == self.queue.group):
+            self.pool.wake()
 
     def stop(self) -> None:
-        if self._turning is not None:
-            self._turning.stop()
+        """Claim no more, also where the start is still under way. Safe in a signal handler."""
+        self._stop_asked = True
+        if self._pool is not None:
+            self._pool.stop()
 
     def give_up(self) -> None:
-        if self._turning is not None:
-            self._turning.give_up()
-
-    def let_go(self) -> None:
-        """The broker is being closed: hold nothing that its end would take from us."""
-        if self._turning is not None:
-            self._turning.let_go()
-
-    def join(self, timeout: float) -> bool:
-        """Wait until everything in hand is settled or given back; whether it is."""
-        return self.turning.join(timeout)
-
-    def running(self, timeout: float) -> int:
-        """How many handlers are still at work after `timeout` seconds."""
-        return self.turning.running(timeout)
+        """Give back what is still in work, and end. Safe in a signal handler."""
+        if self._pool is not None:
+            self._pool.give_up()
 
     def close(self) -> None:
         """After its end: the pool's connections are for others."""
         self._until_stopped.close()
 
     def health(self) -> QueueHealth:
-        turning = self._turning
+        pool = self._pool
         return QueueHealth(
             name=self.queue.name,
             workers=self.handler.workers,
-            in_hand=turning.held if turning else 0,
-            settled=turning.report.settled if turning else 0,
-            trouble=turning.outage.error if turning else None,
+            in_flight=pool.held if pool else 0,
+            settled=pool.report.settled if pool else 0,
+            trouble=pool.outage.error if pool else None,
         )

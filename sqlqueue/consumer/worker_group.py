@@ -1,322 +1,297 @@
-"""What the seats of one queue have in common, decided at its start.
+"""What the connection workers of one queue share, where each delivery holds its connection.
 
-Seats: where a delivery holds its connection, each worker claims and settles for itself, on its own one.
-
-A worker that is done settles its row and claims the next in one round trip. Idle ones hold no connection, and one of
-them at a time looks: the one that finds a row rings for the next, so that workers fill up while there is work and an
-empty queue costs one look. What the seats of a queue share is decided under one lock; no SQL runs under it.
+A worker that is done settles its rows and claims the next in one round trip. Idle workers hold no connection, and one
+of them at a time claims: the one that finds a row wakes the next, so that workers fill up while there is work, and an
+empty queue costs one claim. What the workers share is decided under one lock; no SQL runs under it.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from threading import Lock
 from time import monotonic
 from typing import Any
 
-import attrs
-
-from sqlqueue.consumer.budget import Budget, BudgetSpent
-from sqlqueue.consumer.connection_worker import PATIENCE, BatchConnectionWorker, ConnectionWorker
-from sqlqueue.consumer.dispatcher import LONGEST
 from sqlqueue.consumer.health import Outage
-from sqlqueue.consumer.in_flight import RowsInWork
-from sqlqueue.consumer.key_order import FREE_KEYS, Freeing, Keys
-from sqlqueue.consumer.leases import LeaseExtender
-from sqlqueue.consumer.polling import SOON, BegunLook, IdleWorkers, Looks, NextDue, PollTimer
-from sqlqueue.consumer.run_handler import Finished, Runner, Work
-from sqlqueue.consumer.settling import Report
-from sqlqueue.consumer.workers import OnStop, WorkerThreads
+from sqlqueue.consumer.key_order import FREE_KEYS, BlockedKeys, KeyOrder
+from sqlqueue.consumer.polling import LONGEST, SOON, ClaimRound, ClaimRounds, IdleWorkers, PollTimer
+from sqlqueue.consumer.run_handler import Finished, Work
+from sqlqueue.consumer.settling import Report, RowsInWork
+from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerThreads
 from sqlqueue.dialect import Connection, Trouble
 from sqlqueue.outcome import Move, Settlement
-from sqlqueue.sql import Begin
-from sqlqueue.strategies.claim import NOBODY, Ahead, ConnectionStrategy
-
-
-@attrs.define(eq=False)
-class Shared:
-    """What a queue's seats work with.
-
-    `hides`: whether a row that asks to wait can be hidden for so long. `frees_others`: whether rows wait for others
-    to be settled. `settles_first`: whether a row must be settled before another is looked for, since a look would
-    end the handler's transaction. `transactional`: whether handlers write in their delivery's transaction, which
-    `begin` opens; None where the claim's own is the handler's. `lease`: seconds that it lasts, where one holds the
-    rows as well. `one_writer`: whether such a transaction keeps all others from writing, those who extend leases as
-    well. `by_key`: whether this consumer keeps the order of keys. `batch`: the most rows that the handler takes at
-    once, 0 where it takes them one by one.
-    """
-
-    queue: str
-    strategy: ConnectionStrategy
-    budget: Budget
-    now: Callable[[], datetime]
-    classify: Callable[[BaseException], Trouble]
-    runner: Runner
-    hides: bool
-    one_at_a_time: bool
-    frees_others: bool
-    certain: Callable[[], bool]
-    settles_first: bool = False
-    transactional: bool = False
-    lease: float | None = None
-    one_writer: bool = False
-    begin: Begin | None = None
-    by_key: bool = False
-    batch: int = 0
-
+from sqlqueue.strategies.claim import NOBODY, Turned, Upcoming
 
 #: Seconds that a broker's close waits for claims and settlements under way.
 LAST_SETTLEMENT = 5.0
 
 
 class WorkerGroup:
-    """Turns by seats: the claims, the rhythm and the books that the workers of one queue share."""
+    """The connection workers of one queue: their claims, their poll timer and their report.
 
-    def __init__(self, shared: Shared, pace: PollTimer, *, workers: int, by_key: bool) -> None:
-        self.shared = shared
-        self.report = Report(shared.queue, shared.runner.notices)
-        self.outage = Outage(shared.queue)
-        self.fatal: BaseException | None = None
+    `work` is one worker's loop, which ends when the group stops. `give_back` gives a row back whose handler is still at
+    work. Workers are compared by identity.
+    """
+
+    def __init__(
+        self,
+        plan: GroupPlan,
+        timer: PollTimer,
+        *,
+        workers: int,
+        work: Callable[["WorkerGroup", OnStop], None],
+        give_back: Callable[["WorkerGroup", Work, Connection], None],
+    ) -> None:
+        self.plan = plan
+        self.observers = plan.runner.observers
+        self.report = Report(plan.queue, self.observers)
+        self.outage = Outage(plan.queue)
+        self.stopping = self._giving_up = self._failed = False
         self.on_idle: Callable[[], None] | None = None
-        self.turnstile = Lock()  # held over a look, where looks that run together would collide
-        self._pace, self._next_due = pace, NextDue()
-        self._keys = Keys() if by_key else None
-        self._freeing = Freeing(self._keys, pace) if self._keys else None
-        self._workers = WorkerThreads(shared.queue, workers)
-        self._lock = Lock()
-        self._bell = IdleWorkers()
-        self._looks = Looks()
-        self.in_hand = RowsInWork()
-        self._stopping = self._giving_up = False
-        self.keeping: LeaseExtender | None = None
+        self.rows = RowsInWork()
+        self.one_claim = Lock()  # held over a claim, where claims that run side by side would collide
+        self._lock = self.rows.changed
+        self._timer = timer
+        self._keys: KeyOrder[Work] | None = KeyOrder() if plan.by_key else None
+        self._blocked = BlockedKeys(self._keys, timer) if self._keys is not None else None
+        self._rounds, self._idle_workers = ClaimRounds(), IdleWorkers()
+        self._work, self._give_back = work, give_back
+        self._threads = WorkerThreads(plan.queue, workers)
 
     # -- from other threads -----------------------------------------------------------------------------------
 
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
-        self._workers.start(executor, self._work, on_stop)
-        if self.keeping is not None:
-            self.keeping.start()
+        self._threads.start(executor, lambda on_stop: self._work(self, on_stop), on_stop)
 
     def wake(self) -> None:
-        with self._lock:  # decided: the next look comes now
-            self._looks.wake()
-            self._pace.wake(monotonic())
-            self._bell.ring()
+        with self._lock:  # decided: the next claim comes now
+            self._rounds.wake()
+            self._timer.wake(monotonic())
+            self._idle_workers.wake()
 
     def stop(self) -> None:
-        self._stopping = True
-        self._bell.ring_for(self._workers.count)
+        self.stopping = True
+        self._idle_workers.wake_all(self._threads.count)
 
     def give_up(self) -> None:
         self._giving_up = True
         self.stop()
 
     def let_go(self) -> None:
-        self._give_back(self.in_hand.close(LAST_SETTLEMENT))
+        self._empty(LAST_SETTLEMENT)
 
     def join(self, timeout: float) -> bool:
-        self.shared.budget.rouse()
+        self.plan.budget.rouse()
         if not self._giving_up:
-            return not self._workers.running(timeout)
-        self._give_back(self.in_hand.close(timeout))
+            return not self._threads.running(timeout)
+        self._empty(timeout)
         return not self.held
 
-    def running(self, timeout: float) -> int:
-        return self._workers.running(timeout)
+    def _empty(self, timeout: float) -> None:
+        for work, connection in self.rows.close(timeout):
+            self._give_back(self, work, connection)
 
-    @property
-    def stopping(self) -> bool:
-        return self._stopping or self.fatal is not None
+    def running(self, timeout: float) -> int:
+        return self._threads.running(timeout)
+
+    def is_stopping(self) -> bool:
+        return self.stopping
 
     @property
     def idle(self) -> bool:
-        return not self.held and self._looks.at_rest
+        with self._lock:  # rows and claims are of one moment
+            return not len(self.rows) and self._rounds.at_rest
 
     @property
     def held(self) -> int:
-        return len(self.in_hand)
+        return len(self.rows)
 
-    # -- a worker's loop --------------------------------------------------------------------------------------
+    # -- claims -----------------------------------------------------------------------------------------------
 
-    def _work(self, on_stop: OnStop) -> None:
-        shared = self.shared
-        seat = BatchConnectionWorker(self, on_stop) if shared.batch else ConnectionWorker(self, on_stop)
-        while self._admitted(seat):
-            try:
-                with shared.budget.seat(shared.queue, PATIENCE, lambda: self.stopping) as connection:
-                    seat.sit(connection)
-            except BudgetSpent:
-                continue  # the pool is short: fewer rows are in work at once
-            except Exception as error:  # noqa: BLE001 - the loop's edge: whatever went wrong is classified
-                self._trouble(error, on_stop)
-            finally:
-                self._rest(seat)
-
-    def _admitted(self, seat: ConnectionWorker) -> bool:
-        """Wait until this worker is the one to look; False where it is to end."""
+    def admit(self, worker: Hashable) -> bool:
+        """Wait until this worker is the one to claim; False where it is to end."""
         while not self.stopping:
-            with self._lock:  # decided: who looks
-                taken = self._looks.looker is not None
-                wait = None if taken else self._pace.wait(monotonic())
+            with self._lock:  # decided: who claims
+                wait = self._timer.wait(monotonic()) if self._rounds.claimer is None else None
                 if wait == 0.0:
-                    self._looks.looker = seat
+                    self._rounds.claimer = worker
                     return True
-                self._bell.rests()
-            self._bell.wait(min(wait, LONGEST) if wait is not None else LONGEST)
-            with self._lock:  # decided: who can be rung for
-                self._bell.rises()
+                self._idle_workers.rest()
+            self._idle_workers.wait(LONGEST if wait is None else min(wait, LONGEST))
+            with self._lock:  # decided: who can be woken
+                self._idle_workers.rise()
         return False
 
-    # -- a seat's turns ---------------------------------------------------------------------------------------
+    def begin_claim(self) -> ClaimRound | None:
+        """A claim begins; None where there may be none now, although there may be rows."""
+        with self._lock:  # decided: whether rows may come to work, and what this claim knows
+            now = monotonic()
+            if self.stopping or self.rows.closed or self._timer.held_back(now):
+                return None
+            self.rows.claiming += 1
+            self._timer.begin(now)
+            return self._rounds.begin(NOBODY if self._keys is None else self._keys.pass_over())
 
-    def may_go_on(self, settlement: Settlement) -> bool:
-        """Whether a seat that settles so may claim again at once, on the connection that it has."""
-        if self._pauses(settlement) or self.stopping or self.shared.budget.slots.wanted(self.shared.queue):
-            return False
-        return not self._pace.held_back(monotonic())
+    def end_claim(self, round: ClaimRound) -> None:
+        """The claim failed."""
+        with self._lock:  # decided: whether whoever waits may go on
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
 
-    def begin_look(self) -> BegunLook:
-        with self._lock:  # decided: what this look knows
-            self._pace.begin(monotonic())
-            return self._looks.begin(self._keys.pass_over() if self._keys else NOBODY)
-
-    def free_keys(self, unfinished: Callable[[Any], bool]) -> None:
-        if self._freeing is not None:
-            self._freeing.free(monotonic(), self.shared.now(), unfinished)
-
-    def found(self, work: Work, connection: Connection, seat: ConnectionWorker, others: Sequence[Work] = ()) -> None:
-        """A look found a row, and the `others` of its batch: there may be more, for another worker."""
-        self.in_hand.begin(work, connection)
-        for other in others:
-            self.in_hand.begin(other, connection)
-        with self._lock:  # decided: who looks next
+    def found(self, round: ClaimRound, works: Sequence[Work], connection: Connection, worker: Hashable) -> None:
+        """A claim found rows: there may be more, for another worker."""
+        with self._lock:  # decided: who claims next
             if self._keys is not None:
-                for one in (work, *others):
-                    self._keys.claimed(one)
-            self._pace.full(monotonic())
-            self._looks.found(seat)
-            self._bell.ring()
-        self._works_again()
-        self.shared.runner.notices.tell("claimed", work.delivery)
-        for other in others:
-            self.shared.runner.notices.tell("claimed", other.delivery)
+                for work in works:
+                    if not self._keys.enter(work.key, work):
+                        raise AssertionError(f"a row of key {work.key!r} was claimed while another is in work")
+            for work in works:
+                self.rows.in_work[work] = connection
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
+            self._timer.full(monotonic())
+            self._rounds.found(worker)
+            self._idle_workers.wake()
+        if self.outage.error is not None:
+            self._recover()
+        if self.observers.any:
+            for work in works:
+                self.observers.tell("claimed", work.delivery)
 
-    def found_nothing(self, ahead: Ahead, look: BegunLook, seat: ConnectionWorker) -> None:
-        with self._lock:  # decided: when somebody looks again
-            due_in, now = self._next_due.due_in(ahead, self.shared.now()), monotonic()
+    def found_nothing(self, round: ClaimRound, ahead: Upcoming, worker: Hashable) -> None:
+        waker = self.plan.waker
+        with self._lock:  # decided: when somebody claims next
+            round.over = True
+            self.rows.claiming -= 1
+            self._lock.notify_all()
+            due_in, now = self._timer.due_in(ahead, self.plan.now()), monotonic()
             passed_over = due_in is not None and due_in <= 0
-            if self._looks.found_nothing(seat, look):
-                self._pace.short(now, due_in=due_in, hidden=ahead.hidden, certain=self.shared.certain())
-                if self._pace.wait(now) != 0.0:
-                    self._looks.saw_all(look, passed_over=passed_over)
-            elif due_in is not None:  # a later look that ran beside it may not have seen that row, tried by both
-                self._pace.due(now, SOON if passed_over else due_in)
+            if self._rounds.found_nothing(worker, round):
+                certain = waker is not None and waker.certain
+                self._timer.short(now, due_in=due_in, hidden=ahead.hidden, certain=certain)
+                if self._timer.wait(now) != 0.0:
+                    self._rounds.saw_all(round, passed_over=passed_over)
+            elif due_in is not None:  # a later claim that ran beside it may not have seen that row, tried by both
+                self._timer.due(now, SOON if passed_over else due_in)
                 if passed_over:
-                    self._looks.doubt()
-        self._works_again()
-        self.shared.runner.notices.tell("looked")
+                    self._rounds.doubt()
+        if self.outage.error is not None:
+            self._recover()
+        if self.observers.any:
+            self.observers.tell("looked")
 
-    def more(self) -> None:
-        """A seat gave its connection up although there may be more rows."""
-        with self._lock:  # decided: the next look comes now
-            self._looks.forget()
-            self._pace.wake(monotonic())
+    def expect_more(self) -> None:
+        """A worker gives its connection up although there may be more rows."""
+        with self._lock:  # decided: the next claim comes now
+            self._rounds.forget()
+            self._timer.wake(monotonic())
 
-    def _rest(self, seat: ConnectionWorker) -> None:
+    def rest(self, worker: Hashable) -> None:
         """A worker is done, whatever it found."""
-        with self._lock:  # decided: who looks next
-            self._looks.rests(seat)
-            if self._looks.looker is None and self._pace.wait(monotonic()) == 0.0:
-                self._bell.ring()
+        with self._lock:  # decided: who claims next
+            self._rounds.rest(worker)
+            if self._rounds.claimer is None and self._timer.wait(monotonic()) == 0.0:
+                self._idle_workers.wake()
         if self.on_idle is not None and self.idle:
             self.on_idle()
 
-    @property
+    def unblock_keys(self, unfinished: Callable[[Any], bool]) -> None:
+        """Let keys go on whose failed row was settled elsewhere."""
+        if self._blocked is not None:
+            self._blocked.check(monotonic(), self.plan.now(), unfinished)
+
     def held_unseen(self) -> int:
-        """Rows in work that a look takes for due: those that it does not pass over by their keys."""
-        in_work = self.in_hand.in_work
-        return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
+        """Rows in work that a claim takes for due: those that it does not pass over by their keys."""
+        with self._lock:  # others come and go meanwhile
+            in_work = self.rows.in_work
+            return len(in_work) if self._keys is None else sum(work.key is None for work in in_work)
 
-    # -- settling ---------------------------------------------------------------------------------------------
+    # -- settlements ------------------------------------------------------------------------------------------
 
-    def take_back(self, work: Work) -> bool:
-        """A handler is done; False where its row was given back meanwhile."""
-        mine = self.in_hand.take(work)
-        if not mine:
-            self.report.late(work)
-        return mine
+    def settled(self, finished: Sequence[Finished], turned: Turned) -> None:
+        """The rows of a turn are settled, but for those that were lost."""
+        if self.outage.error is not None:
+            self._recover()
+        lost = {id(claim) for claim in turned.lost} if turned.lost else ()
+        gone = {id(claim) for claim in turned.gone} if turned.gone else ()
+        for one in finished:
+            claim = id(one.work.delivery.claim)
+            if claim in lost:
+                self.lose(one.work)
+            else:
+                self._settled(one, gone=claim in gone)
 
-    def settled(self, one: Finished, *, gone: bool) -> None:
-        settlement = one.verdict.settlement
-        again = settlement.redelivers and not gone
-        with self._lock:  # decided: what the row's key, and the next look, wait for
-            if self._keys is not None and settlement.move is Move.RETRY and not gone:
-                self._keys.retried(one.work, settlement.due)
-            elif self._keys is not None:
-                self._keys.dropped(one.work) if settlement.move is Move.RELEASE else self._keys.settled(one.work)
-            if again:
-                self._due(settlement)
-            elif self.shared.frees_others:
-                self._pace.wake(monotonic())
-        self._works_again()
-        if again and self._pauses(settlement):
+    def _settled(self, one: Finished, *, gone: bool) -> None:
+        settlement, key = one.verdict.settlement, one.work.key
+        stays = not gone and settlement.move in (Move.RETRY, Move.ADVANCE)
+        pauses = stays and not self.plan.hides and settlement.move is Move.RETRY and settlement.due is not None
+        with self._lock:  # decided: what the row's key, and the next claim, wait for
+            if self._keys is None:
+                pass
+            elif stays and settlement.move is Move.RETRY:
+                self._keys.hold(key, one.work.delivery.claim.id, settlement.due)
+            elif settlement.move is Move.RELEASE:
+                self._keys.put_off(key)
+            else:
+                self._keys.leave(key)
+            if stays:
+                self._expect(settlement, pauses=pauses)
+            elif self.plan.frees_others:
+                self._timer.wake(monotonic())
+        if pauses:
             self.report.cannot_hide()
-        self.report.settle(one, gone=gone)
-        self.in_hand.done()
+        self.report.record(one, gone=gone)
+        self.rows.done(1)
 
-    def _pauses(self, settlement: Settlement) -> bool:
-        """Whether the row asks to wait and nothing can hide it, so that claims wait instead."""
-        return settlement.move is Move.RETRY and settlement.due is not None and not self.shared.hides
-
-    def _due(self, settlement: Settlement) -> None:
-        due_in = 0.0 if settlement.due is None else (settlement.due - self.shared.now()).total_seconds()
+    def _expect(self, settlement: Settlement, *, pauses: bool) -> None:
+        """The row falls due again; `pauses`: claims wait for it, because nothing can hide it. The lock is held."""
+        due_in = 0.0 if settlement.due is None else (settlement.due - self.plan.now()).total_seconds()
         now = monotonic()
-        if self._pauses(settlement):
-            self._pace.pause(now, min(due_in, self._pace.poll))
+        if pauses:
+            self._timer.pause(now, min(due_in, self._timer.poll))
             due_in = 0.0
-        self._pace.due(now, due_in)
+        self._timer.due(now, due_in)
         if self._keys is not None:
-            self._pace.due(now, due_in + FREE_KEYS)
+            self._timer.due(now, due_in + FREE_KEYS)
 
     def lose(self, work: Work) -> None:
         """The row could not be settled: it returns to the queue as it is."""
         if self._keys is not None:
             with self._lock:  # decided: its key is free
-                self._keys.dropped(work)
+                self._keys.put_off(work.key)
         work.delivery.lose()
         self.report.late(work)
-        self.in_hand.done()
-
-    def _give_back(self, taken: Sequence[tuple[Work, Connection]]) -> None:
-        """Give back what handlers are still at; what they still do comes too late."""
-        for work, connection in taken:
-            ConnectionWorker(self, lambda error: None).give_back(work, connection)
+        self.rows.done(1)
 
     # -- trouble ----------------------------------------------------------------------------------------------
 
-    def _trouble(self, error: Exception, on_stop: OnStop) -> None:
-        shared = self.shared
-        trouble = shared.classify(error)
+    def trouble(self, error: Exception, on_stop: OnStop) -> None:
+        plan = self.plan
+        trouble = plan.classify(error)
         with self._lock:  # decided: when the next try is; those that fail together fail once
-            if self.outage.lasts and self._pace.held_back(monotonic()) and trouble is not Trouble.CLOSED:
+            if self.outage.error is not None and self._timer.held_back(monotonic()) and trouble is not Trouble.CLOSED:
                 return
-            self._looks.forget()
-            if shared.lease is not None and trouble is Trouble.LOST:
-                self._pace.due(monotonic(), shared.lease)  # rows may have been claimed for nobody
+            self._rounds.forget()
+            if plan.lease is not None and trouble is Trouble.LOST:
+                self._timer.due(monotonic(), plan.lease)  # rows may have been claimed for nobody
             permanent = trouble is Trouble.PERMANENT
-            pause = self._pace.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
+            pause = self._timer.trouble(monotonic(), spread=random.random(), permanent=permanent)  # noqa: S311 - jitter
+            ends, self._failed = (
+                trouble is Trouble.CLOSED and not self._failed,
+                self._failed or trouble is Trouble.CLOSED,
+            )
         self.outage.begin(trouble, error, pause)
-        shared.runner.notices.tell("trouble", detail=self.outage.error)
-        if trouble is Trouble.CLOSED and self.fatal is None:
-            self.fatal = error
+        if self.observers.any:
+            self.observers.tell("trouble", detail=self.outage.error)
+        if ends:
+            self.stopping = True
             on_stop(error)
 
-    def _works_again(self) -> None:
-        if not self.outage.lasts:
-            return
+    def _recover(self) -> None:
         with self._lock:  # decided: one of those who see it tells
-            self._pace.recovered()
+            self._timer.recovered()
             over = self.outage.end()
-        if over:
-            self.shared.runner.notices.tell("recovered")
+        if over and self.observers.any:
+            self.observers.tell("recovered")

@@ -1,21 +1,27 @@
-"""The two ways to turn, as a consumer sees them: a pump that claims for all workers, or seats that claim for
-themselves.
+"""The two ways to work a queue off, as a consumer sees them: a dispatcher claims for all workers, or connection workers
+claim for themselves.
 """
 
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from datetime import datetime
 from typing import Protocol
 
 import attrs
 
+from sqlqueue.consumer.budget import Budget
 from sqlqueue.consumer.health import Outage
+from sqlqueue.consumer.run_handler import Runner
 from sqlqueue.consumer.settling import Report
+from sqlqueue.dialect import Trouble, Waker
+from sqlqueue.sql import Begin
+from sqlqueue.strategies.claim import ConnectionStrategy
 
 log = logging.getLogger("sqlqueue")
 
 
-#: Told what ends the run: a handler that asked for it, a closed pool; None for a stop that somebody asked for.
+#: Called with what ends the run: a handler that asked for it, a closed pool; None for a stop that somebody asked for.
 OnStop = Callable[[BaseException | None], None]
 
 
@@ -31,11 +37,11 @@ class WorkerPool(Protocol):
     def outage(self) -> Outage: ...
 
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
-        """Start the workers' loops; `on_stop` is told what ends the run."""
+        """Start the workers' loops; `on_stop` is called with what ends the run."""
         ...
 
     def wake(self) -> None:
-        """Look now; a wake-up while a claim is under way counts for the next wait."""
+        """Claim now; a wake-up while a claim is under way counts for the next wait."""
         ...
 
     def stop(self) -> None:
@@ -51,7 +57,7 @@ class WorkerPool(Protocol):
         ...
 
     def join(self, timeout: float) -> bool:
-        """Wait until everything in hand is settled or given back; whether it is."""
+        """Wait until everything in flight is settled or given back; whether it is."""
         ...
 
     def running(self, timeout: float) -> int:
@@ -65,28 +71,29 @@ class WorkerPool(Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in hand and the last look, begun after the last wake-up, found nothing more."""
+        """Whether nothing is in flight and the last claim, begun after the last wake-up, found nothing more."""
         ...
 
     @property
     def held(self) -> int:
-        """Rows in hand: claimed and not settled."""
+        """Rows in flight: claimed and not settled."""
         ...
 
 
 @attrs.define(eq=False)
 class WorkerThreads:
-    """The worker loops of one queue, on the consumer's executor."""
+    """The worker threads of one queue, on the consumer's executor. `count`: how many."""
 
     queue: str
     count: int
     _futures: list[Future[None]] = attrs.field(factory=list, init=False)
 
     def start(self, executor: ThreadPoolExecutor, loop: Callable[[OnStop], None], on_stop: OnStop) -> None:
+        """Run `loop` in so many threads."""
         self._futures = [executor.submit(self._work, loop, on_stop) for _ in range(self.count)]
 
     def _work(self, loop: Callable[[OnStop], None], on_stop: OnStop) -> None:
-        """A worker's loop; what fails in it beside the handler, such as a clock of the user's, ends the run."""
+        """One worker's loop. What fails in it beside the handler, such as a clock of the user's, ends the run."""
         try:
             loop(on_stop)
         except BaseException as error:  # it must not leave the queue with a worker less, unseen
@@ -96,3 +103,35 @@ class WorkerThreads:
     def running(self, timeout: float) -> int:
         """How many are still at work after `timeout` seconds."""
         return len(wait(self._futures, timeout).not_done)
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class GroupPlan:
+    """All that is decided once for the connection workers of a queue.
+
+    `most`: rows of one claim. `hides`: whether a row that asks to wait can be hidden for so long. `by_key`: whether
+    this consumer keeps the order of keys. `one_at_a_time`: whether claims that run side by side would collide.
+    `settles_first`: whether rows must be settled before others are claimed, because claims come one at a time or would
+    end the handler's transaction. `frees_others`: whether rows wait for others to be settled. `transactional`: whether
+    handlers write in their delivery's transaction, which `begin` opens; None where the claim's own is the handler's.
+    `lease`: seconds that it lasts, where one holds the rows as well. `stops_extending`: whether such a transaction
+    keeps the row's lease from being extended. `waker`: who wakes the group for other programs' rows.
+    """
+
+    queue: str
+    strategy: ConnectionStrategy
+    budget: Budget
+    runner: Runner
+    now: Callable[[], datetime]
+    classify: Callable[[BaseException], Trouble]
+    most: int = 1
+    hides: bool = True
+    by_key: bool = False
+    one_at_a_time: bool = False
+    settles_first: bool = False
+    frees_others: bool = False
+    transactional: bool = False
+    begin: Begin | None = None
+    lease: float | None = None
+    stops_extending: bool = False
+    waker: Waker | None = None

@@ -30,8 +30,8 @@ from sqlqueue.outcome import (
 )
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
+from sqlqueue.steps.shape import LeftAlone
 from sqlqueue.steps.step import Next, StepContext, StepRun
-from sqlqueue.strategies.steps import LeftAlone
 
 log = logging.getLogger("sqlqueue")
 
@@ -65,12 +65,12 @@ class StepRunner(Runner):
     wake_others: Callable[[], object]
     _unknown: set[str] = attrs.field(factory=set, init=False)
 
-    def run(self, work: Work) -> Finished:
+    def _run_row(self, work: Work) -> Finished:
         """Find the step, run it, decide; every exception becomes a verdict.
 
         An id is read where somebody asks for it: that of a UUID from text takes as long as its step's JSON.
         """
-        delivery, kind, observed = work.delivery, None, bool(self.notices.observers)
+        delivery, kind, observed = work.delivery, None, self.observers.any
         attempt = delivery.claim.attempt
         if observed:
             delivery.id = self.id_of(delivery)
@@ -93,7 +93,7 @@ class StepRunner(Runner):
             except Exception:  # noqa: BLE001 - the database's; who lends the connection logs it
                 return Finished(work, RELEASED)
         if observed:
-            self.notices.tell("started", delivery)
+            self.observers.tell("started", delivery)
         report = None if self.on_step is None else partial(self._report, kind)
         began = perf_counter()
         try:

@@ -18,10 +18,10 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.steps.catalogue import Catalogue
 from sqlqueue.steps.running import StepRunner, read_id, run_step
+from sqlqueue.steps.shape import Stepping
 from sqlqueue.steps.step import Step, StepRun
 from sqlqueue.steps.table import StoredTask, TaskReader, TaskState, check_roles, noted_in, task_table
 from sqlqueue.steps.task import Task
-from sqlqueue.strategies.steps import Stepping
 
 #: The channel of pg_task's own trigger, and where its workers are told to stop.
 PG_TASK_CHANGED = "pg_task_changed"

@@ -1,4 +1,4 @@
-"""What every strategy answers: claims with their tokens, settlements fenced by them."""
+"""What goes into a strategy and what comes out: the turn, the claims with their tokens, and what a queue waits for."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -42,6 +42,20 @@ class PassOver:
 NOBODY = PassOver()
 
 
+@attrs.frozen(kw_only=True)
+class Turn:
+    """One trip to the database: it settles deliveries that ended, and claims up to `limit` rows.
+
+    `now`: by the queue's clock. `pass_over`: what the claim leaves alone, heeded only by a strategy that keeps order
+    by key.
+    """
+
+    settlements: Sequence[tuple[Claim, Settlement]] = ()
+    limit: int = 0
+    now: datetime
+    pass_over: PassOver = NOBODY
+
+
 @attrs.frozen
 class Turned:
     """What a turn did: new claims in claim order, and the claims whose settlement changed nothing because the
@@ -55,41 +69,33 @@ class Turned:
 
 
 @attrs.frozen
-class Ahead:
+class Upcoming:
     """What a queue that has nothing to claim is waiting for.
 
     `due`: when the next hidden row falls due, as far as the table can tell. `hidden`: whether there are
-    unfinished rows at all; where there are none, only a commit can bring work. `passed_over`: whether a row is due
+    unfinished rows at all; where there are none, only a commit can bring work. `skipped`: whether a row is due
     that the claim did not take, because somebody else has it locked or it was committed just now. `now`: the
     database's own, where rows are due by it.
     """
 
     due: datetime | None = None
     hidden: bool = True
-    passed_over: bool = False
+    skipped: bool = False
     now: datetime | None = None
 
 
 class Strategy(Protocol[C]):
     """How rows are held while they are in work. Everything that a consumer does to rows goes through here."""
 
-    def turn(
-        self,
-        connection: C,
-        settlements: Sequence[tuple[Claim, Settlement]],
-        limit: int,
-        now: datetime,
-        pass_over: PassOver = NOBODY,
-    ) -> Turned:
-        """Settle what is finished and claim up to `limit` rows, in one round trip.
+    def turn(self, connection: C, turn: Turn) -> Turned:
+        """Settle what is finished and claim what fits, in one round trip.
 
         Where a delivery holds its connection, `connection` is the one that the rows to be settled were claimed on.
-        Only a strategy made for order by key heeds `pass_over`.
         """
         ...
 
-    def look_ahead(self, connection: C, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Ahead:
-        """What a queue with nothing to claim waits for; `held` rows are in this consumer's hands."""
+    def look_ahead(self, connection: C, now: datetime, pass_over: PassOver = NOBODY, held: int = 0) -> Upcoming:
+        """What a queue with nothing to claim waits for. `held`: rows that this consumer has in flight."""
         ...
 
     def unfinished(self, connection: C, id: Any) -> bool:
@@ -107,10 +113,10 @@ class Strategy(Protocol[C]):
 
 
 class LeaseStrategy(Strategy[Connection], Protocol):
-    """Deliveries hold no connection: the pump settles them and keeps their leases."""
+    """Deliveries hold no connection: the dispatcher settles them and extends their leases."""
 
     def extend(self, connection: Connection, claims: Sequence[Claim], now: datetime) -> Sequence[Claim]:
-        """Keep rows held for a further lease from `now`; the claims that were lost."""
+        """Hold rows for a further lease from `now`; the claims that were lost."""
         ...
 
 
@@ -125,13 +131,13 @@ class ConnectionStrategy(Strategy[Any], Protocol):
     one_transaction: ClassVar[bool]
     by_session: ClassVar[bool]
 
-    def hold_again(self, connection: Any, claim: Claim) -> bool:
+    def reclaim(self, connection: Any, claim: Claim) -> bool:
         """After a settlement that failed: whether the row is, or could be, held again to be settled otherwise."""
         ...
 
     def take_over(self, connection: Any, claim: Claim) -> bool:
         """On another connection than the claim's, which was closed: whether the row is, or could be, held there to be
-        settled. Where it is not, nothing of it is held by this one."""
+        settled. Where it is not, this connection holds nothing of it."""
         ...
 
     def let_go(self, connection: Any, claim: Claim) -> None:

@@ -1,6 +1,6 @@
-"""The statements that move a row to its dead letter, each of them settling it: whoever is fenced out moves nothing.
+"""Dead letters: the statements that move a row to its destination, and the headers that say there why it came.
 
-Leave: what a row takes along to its dead letter, and what is said there of why it came.
+Each move settles the row as well: whoever is fenced out moves nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,7 @@ class _Value:
 
 
 def moving(sql: QueueSQL, destination: Destination) -> Moving:
-    """How a row of the queue of `sql` goes to its destination; `DeclarationError` where it has no place."""
+    """How a row of the queue goes to its destination; `DeclarationError` where it has no place."""
     spec, lease = sql.spec, sql.spec.role(Role.LEASE)
     headers = destination.spec.role(Role.HEADERS)
     given = {"id": spec.id}
@@ -212,7 +212,7 @@ class DeadLetters:
         return {**self._moving.constants, **made, NOW: moment}
 
     def headers(self, claim: Claim, settlement: Settlement) -> Any:
-        """The row's headers with why it left, as the destination holds them."""
+        """The row's headers with why it is there, as the destination holds them."""
         headers = {**self._former(claim.row), REASON: settlement.error or "", SOURCE: self._source}
         if claim.attempt is not None:
             # The claim of a row whose attempts were spent has counted one that never began.

@@ -1,11 +1,8 @@
-"""Priorities beside rows scheduled ahead: the claim's index is entered anew for each priority (a loose index scan).
+"""The rows that a claim may take, in claim order: the SELECT that finds them, and the statement that takes one of them.
 
-In the order of priority, due time and id the rows that one priority has scheduled ahead stand before the due ones of
-the next, so a claim that only walked the index would read all of them.
-
-The rows that a claim may take: those waiting, in claim order, locked where the database has row locks.
-
-How a row is taken once the lock on its key is held: while it is still claimable, and counting the attempt.
+With priorities beside rows scheduled ahead the claim's index is entered anew for each priority (a loose index scan): in
+the order of priority, due time and id the rows that one priority has scheduled ahead stand before the due ones of the
+next, so a claim that only walked the index would read all of them.
 """
 
 from collections.abc import Sequence
@@ -13,11 +10,11 @@ from collections.abc import Sequence
 from sqlqueue.queue_sql import QueueSQL, also, every
 from sqlqueue.roles import Role
 from sqlqueue.sql import fill
-from sqlqueue.strategies.plan import Reading, count
+from sqlqueue.strategies.plan import QueuePlan, Reading, count
 
 # The priorities there are, smallest first, each found by one step into the index; no more than are asked for. A NULL,
 # in a column that was declared to have none, is passed over: it would stand before them all, or behind.
-WITH_LEVELS = """
+WITH_PRIORITIES = """
 WITH RECURSIVE _levels(priority) AS (
     SELECT * FROM (
         SELECT {rank} FROM {table}
@@ -44,37 +41,38 @@ LIMIT {most}
 """
 
 
-def has_levels(sql: QueueSQL) -> bool:
+def has_priorities(sql: QueueSQL) -> bool:
     """Whether rows have a priority and can be scheduled ahead."""
     return sql.spec.has(Role.PRIORITY) and sql.spec.has(Role.RETRY_AFTER)
 
 
-def with_levels(sql: QueueSQL, select: str) -> str:
+def with_priorities(sql: QueueSQL, select: str) -> str:
     """`select`, which may read `_levels`, a table of the priorities in order and a NULL behind them."""
     rank, unfinished = sql.rank(), sql.unfinished()
     return fill(
-        WITH_LEVELS,
+        WITH_PRIORITIES,
         {
             "table": sql.dialect.table(sql.spec),
             "rank": rank,
             "any": every([*unfinished, f"{rank} IS NOT NULL"]),
-            "further": every([*unfinished, in_levels(sql, ">")]),
+            "further": every([*unfinished, of_priority(sql, ">")]),
             "select": select,
         },
     )
 
 
-def in_levels(sql: QueueSQL, comparison: str = "=") -> str:
-    """The condition that a row's priority is that of the level, or compares otherwise to it."""
+def of_priority(sql: QueueSQL, comparison: str = "=") -> str:
+    """The condition that a row's priority is that of `_levels`, or compares otherwise to it."""
     return f"{sql.rank()} {comparison} _levels.priority"
 
 
-def by_level(sql: QueueSQL, rows: str, most: int) -> str:
+def by_priority(sql: QueueSQL, rows: str, most: int) -> str:
     """The first `most` ids that `rows`, a SELECT of ids that names `_levels`, finds for the priorities in turn."""
     found = fill(FOUND, {"each": sql.dialect.each_level(sql.spec, rows, sql.order()), "most": str(most)})
-    return with_levels(sql, found)
+    return with_priorities(sql, found)
 
 
+# The rows that wait, where one walk along the claim's index finds them.
 WAITING = """
 SELECT {select} FROM {table}
 WHERE {claimable}
@@ -108,8 +106,8 @@ NO_OTHER_FAILED = """
 
 
 def onward(sql: QueueSQL) -> str:
-    """The condition that a row stands at the bookmark or behind it, in claim order; by ids alone, behind it: a row that
-    came back at once, and that nothing hides, would be the first again."""
+    """The condition that a row stands at the resume point or behind it, in claim order; by ids alone, behind it: a row
+    that came back at once, and that nothing hides, would be the first again."""
     keys, values = sql.order(), [":from_id"]
     due = sql.spec.role(Role.RETRY_AFTER)
     if due is None:
@@ -175,15 +173,15 @@ def waiting(sql: QueueSQL, most: int, conditions: Sequence[str], *, locked: bool
 
     `locked`: where the database has row locks, they are locked and those that others have locked passed over.
     """
-    if not has_levels(sql):
+    if not has_priorities(sql):
         return _in_order(sql, most, sql.order(), conditions, locked)
     # Within a priority the order goes on by due time and id.
-    return by_level(sql, _in_order(sql, most, sql.order()[1:], [in_levels(sql), *conditions], locked), most)
+    return by_priority(sql, _in_order(sql, most, sql.order()[1:], [of_priority(sql), *conditions], locked), most)
 
 
 def found_in_one_walk(sql: QueueSQL) -> bool:
     """Whether one walk along the index finds the rows in claim order."""
-    return not has_levels(sql) and len(_due_ranges(sql)) == 1
+    return not has_priorities(sql) and len(_due_ranges(sql)) == 1
 
 
 def waiting_rows(sql: QueueSQL, select: str, most: int | str, conditions: Sequence[str], *, locked: bool = True) -> str:
@@ -235,6 +233,7 @@ def _in_order(sql: QueueSQL, most: int, order: Sequence[str], conditions: Sequen
     )
 
 
+# One row is taken by its id, once the lock on its key is held: for advisory.py and key_locks.py.
 TAKE = """
 UPDATE {table}
 SET {taking}
@@ -246,7 +245,7 @@ RETURNING {returned}
 """
 
 # Where nothing in the row shows who is in work, there is nothing to write.
-LOOK = """
+READ = """
 SELECT {returned} FROM {table}
 JOIN (
     {free}
@@ -265,20 +264,12 @@ WHERE {id} = {candidate} AND {claimable}
 CLEARED_BY_COUNT = "{attempt} > :cap + 1"
 
 
-def take(sql: QueueSQL, reading: Reading, *, capped: bool, candidate: str) -> str:
-    """The statement that takes the row whose id is `candidate`, an expression, and reads it."""
-    counted = count(sql, capped=capped, cleared=CLEARED_BY_COUNT, to_spent=True)
+def take(plan: QueuePlan, reading: Reading, candidate: str) -> str:
+    """The statement that takes the row whose id is `candidate`, an expression, once the lock on its key is held: while
+    it is still claimable, and counting the attempt."""
+    sql, counted = plan.sql, count(plan, cleared=CLEARED_BY_COUNT, to_spent=True)
     taking = sql.assignments("claim", values={"counted": counted or ""})
     names = {"table": sql.dialect.table(sql.spec), "id": sql.column(Role.ID)}
-    free = fill(
-        FREE,
-        {
-            **names,
-            "candidate": candidate,
-            "claimable": every(claimable(sql)),
-            "skip_locked": sql.dialect.skip_locked,
-        },
-    )
-    return fill(
-        TAKE if taking else LOOK, {**names, "free": free, "returned": reading.select(), "taking": ", ".join(taking)}
-    )
+    still = {"candidate": candidate, "claimable": every(claimable(sql)), "skip_locked": sql.dialect.skip_locked}
+    rest = {"free": fill(FREE, {**names, **still}), "returned": reading.select(), "taking": ", ".join(taking)}
+    return fill(TAKE if taking else READ, {**names, **rest})

@@ -1,177 +1,171 @@
-"""Settle: the settlements of a turn become calls, one for each move that there is among them.
-
-Reclaim: whether a row is still as its claim left it, once what held it was lost.
-"""
+"""The settlements of a turn become calls, one for each move that there is among them; and what reclaims a row whose
+settlement failed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
-from sqlqueue.clock import LONGEST_DELAY, DatabaseClock, round_up
+import attrs
+
+from sqlqueue.clock import LONGEST_DELAY, round_up
 from sqlqueue.dialect import Row
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.queue_sql import QueueSQL, every
 from sqlqueue.roles import Role
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import Settlements
-from sqlqueue.strategies.claim import Claim, Turned
-from sqlqueue.strategies.dead_letter import DeadLetters
-
-Pair = tuple[Claim, Settlement]
-
-#: Calls that settle, each with the claims that it settles.
-Calls = Sequence[tuple[Call, list[Claim]]]
+from sqlqueue.strategies.claim import Claim, Turn
+from sqlqueue.strategies.plan import QueuePlan
 
 # "At once" is just past this turn's *now*: its own claim takes the rows behind first, so that a row that keeps asking
 # cannot starve them.
 AT_ONCE = timedelta(microseconds=1)
 
+ID, TOKEN = attrgetter("id"), attrgetter("token")
+
+
+@attrs.define
+class SameMove:
+    """Claims, and how each of them is settled, all by one move."""
+
+    claims: list[Claim] = attrs.field(factory=list)
+    settlements: list[Settlement] = attrs.field(factory=list)
+
+    def each(self) -> list["SameMove"]:
+        """The same, one by one."""
+        return [SameMove([claim], [one]) for claim, one in zip(self.claims, self.settlements, strict=True)]
+
+
+#: Makes the values of one parameter, one for each claim, by the turn's *now*.
+Values = Callable[[SameMove, datetime], Sequence[Any]]
+
+
+@attrs.frozen
+class Write:
+    """A statement that settles rows. `given`: what it takes of each row, beside the id and the token."""
+
+    statement: Statement
+    given: Sequence[tuple[str, Values]]
+
 
 class Settling:
-    """One queue's settlements. `precision`: decimal digits of a second that the lease column keeps (None: all).
-    `leaving`: how its rows become dead letters (None: they do not)."""
+    """One queue's settlements."""
 
-    def __init__(
-        self,
-        sql: QueueSQL,
-        settlements: Settlements,
-        *,
-        cap: int | None = None,
-        precision: int | None = None,
-        leaving: DeadLetters | None = None,
-    ) -> None:
-        by_lease = sql.spec.has(Role.LEASE)
-        hidden_by = Role.LEASE if by_lease and not sql.spec.has(Role.RETRY_AFTER) else Role.RETRY_AFTER
-        self._settlements, self._cap, self._precision, self._leaving = settlements, cap, precision, leaving
-        self._due_precision = precision if hidden_by is Role.LEASE else None
-        self._by_database = isinstance(sql.spec.clock, DatabaseClock)
-        self._encode_due = sql.encoder(hidden_by)
-        self._encode_lease = sql.encoder(Role.LEASE)
+    def __init__(self, plan: QueuePlan, settlements: Settlements) -> None:
+        sql = plan.sql
+        hidden_by = Role.RETRY_AFTER if sql.spec.has(Role.RETRY_AFTER) else Role.LEASE
+        self._cap, self._precision, self._dead_letters = plan.cap, plan.precision, plan.dead_letters
+        self._due_precision = plan.precision if hidden_by is Role.LEASE else None
+        self._encode_due, self._encode_lease = sql.encoder(hidden_by), sql.encoder(Role.LEASE)
+        self._singly = settlements.singly
+        statements = {
+            Move.FINISH: settlements.finish,
+            Move.RETRY: settlements.retry,
+            Move.ADVANCE: settlements.advance,
+            Move.PARK: settlements.park,
+            Move.RELEASE: settlements.release,
+        }
+        self._writes = {move: self._write(one) for move, one in statements.items() if one is not None}
+        self._moves = [self._write(one) for one in plan.dead_letters.statements] if plan.dead_letters else []
 
     def statements(self) -> Sequence[Statement]:
-        settle = self._settlements
-        moves = self._leaving.statements if self._leaving else ()
-        stays = (settle.finish, settle.retry, settle.advance, settle.park, settle.release)
-        return [*(one for one in stays if one is not None), *moves]
+        return [write.statement for write in (*self._writes.values(), *self._moves)]
 
-    def calls(
-        self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
-    ) -> list[tuple[Call, list[Claim]]]:
-        """The calls, each with the claims that it settles; a move that writes nothing has none."""
-        if self._leaving is None:
-            return self._stay(settlements, values, now)
-        staying = [pair for pair in settlements if pair[1].move is not Move.DEAD_LETTER]
-        calls = self._stay(staying, values, now)
-        if len(staying) < len(settlements):
-            leaving = [pair for pair in settlements if pair[1].move is Move.DEAD_LETTER]
-            calls += self._leave(self._leaving, leaving, values, now)
-        return calls
+    def calls(self, turn: Turn, values: Mapping[str, Any]) -> tuple[list[Call], list[Sequence[Claim]]]:
+        """The calls that settle, and the claims that each of them settles. `values`: what every statement may name."""
+        calls: list[Call] = []
+        settled: list[Sequence[Claim]] = []
+        by_move: dict[Move, SameMove] = {}
+        for claim, settlement in turn.settlements:
+            same = by_move.get(settlement.move)
+            if same is None:
+                same = by_move[settlement.move] = SameMove()
+            same.claims.append(claim)
+            same.settlements.append(settlement)
+        dead = None if self._dead_letters is None else by_move.pop(Move.DEAD_LETTER, None)
+        for move, same in by_move.items():
+            write = self._writes.get(move)
+            if write is None:
+                assert move in (Move.RETRY, Move.RELEASE), f"the queue has no place for {move}"  # these write nothing
+                continue
+            for some in same.each() if self._singly and len(same.claims) > 1 else (same,):
+                calls.append(self._call(write, some, values, turn.now, singly=self._singly))
+                settled.append(some.claims)
+        if dead is not None:
+            self._move(dead, values, turn.now, calls, settled)
+        return calls, settled
 
-    def _leave(
-        self, leaving: DeadLetters, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
-    ) -> list[tuple[Call, list[Claim]]]:
-        """A move of several statements settles with its last one."""
-        calls: list[tuple[Call, list[Claim]]] = []
-        for pairs in [[pair] for pair in settlements] if leaving.singly else [settlements]:
-            bound = {**values, **leaving.values(now)}
-            moves = [
-                self._call_singly(one, *pairs[0], bound, now) if leaving.singly else self._call(one, pairs, bound, now)
-                for one in leaving.statements
-            ]
-            calls += [(call, []) for call in moves[:-1]]
-            calls.append((moves[-1], [claim for claim, _ in pairs]))
-        return [*calls, *((call, []) for call in leaving.notify)]
+    def _call(self, write: Write, same: SameMove, values: Mapping[str, Any], now: datetime, *, singly: bool) -> Call:
+        bound = dict(values)
+        if singly:
+            bound["id"], bound["token"] = same.claims[0].id, same.claims[0].token
+            for name, given in write.given:
+                (bound[name],) = given(same, now)
+        else:
+            bound["id"], bound["token"] = list(map(ID, same.claims)), list(map(TOKEN, same.claims))
+            for name, given in write.given:
+                bound[name] = given(same, now)
+        return Call(write.statement, bound)
 
-    def _stay(
-        self, settlements: Sequence[Pair], values: Mapping[str, Any], now: datetime
-    ) -> list[tuple[Call, list[Claim]]]:
-        if self._settlements.singly:
-            return [
-                (self._call_singly(statement, claim, settlement, values, now), [claim])
-                for claim, settlement in settlements
-                if (statement := self._statement(settlement.move)) is not None
-            ]
-        by_move: dict[Move, list[Pair]] = {}
-        for claim, settlement in settlements:
-            by_move.setdefault(settlement.move, []).append((claim, settlement))
+    def _move(
+        self,
+        same: SameMove,
+        values: Mapping[str, Any],
+        now: datetime,
+        calls: list[Call],
+        settled: list[Sequence[Claim]],
+    ) -> None:
+        """Add what moves rows to their dead letters. A move of several statements settles with its last one."""
+        assert self._dead_letters is not None
+        singly = self._dead_letters.singly
+        for some in same.each() if singly else [same]:
+            bound = {**values, **self._dead_letters.values(now)}
+            calls += [self._call(write, some, bound, now, singly=singly) for write in self._moves]
+            settled += [*[()] * (len(self._moves) - 1), some.claims]
+        calls += self._dead_letters.notify
+
+    def _write(self, statement: Statement) -> Write:
+        makers: Mapping[str, Values] = {
+            "attempt": lambda same, _: [
+                claim.attempt - (not one.begun)  # type: ignore[operator]  # it is named where rows count
+                for claim, one in zip(same.claims, same.settlements, strict=True)
+            ],
+            "error": lambda same, _: [one.error for one in same.settlements],
+            "stored": lambda same, _: [one.payload for one in same.settlements],
+            "headers": self._headers,
+            "due": self._dues,
+            "seconds": self._seconds,
+            "until": self._untils,
+        }
+        return Write(statement, [(name, makers[name]) for name in statement.parameters if name in makers])
+
+    def _headers(self, same: SameMove, now: datetime) -> Sequence[Any]:
+        assert self._dead_letters is not None
+        return list(map(self._dead_letters.headers, same.claims, same.settlements))
+
+    def _dues(self, same: SameMove, now: datetime) -> Sequence[Any]:
+        """Rows that are due at once are many, and what they are due by is one."""
+        advanced = same.settlements[0].move is Move.ADVANCE
+        at_once = self._encode_due(round_up(now if advanced else now + AT_ONCE, self._due_precision))
         return [
-            (self._call(statement, settled, values, now), [claim for claim, _ in settled])
-            for move, settled in by_move.items()
-            if (statement := self._statement(move)) is not None
+            at_once if one.due is None else self._encode_due(round_up(one.due, self._due_precision))
+            for one in same.settlements
         ]
 
-    def _statement(self, move: Move) -> Statement | None:
-        settle = self._settlements
-        if move is Move.FINISH:
-            return settle.finish
-        if move is Move.RETRY:
-            return settle.retry
-        if move is Move.RELEASE:
-            return settle.release
-        if move is Move.ADVANCE:
-            return settle.advance
-        assert settle.park is not None, "a queue without an error column parks nothing"
-        return settle.park
-
-    def _call(self, statement: Statement, settled: Sequence[Pair], values: Mapping[str, Any], now: datetime) -> Call:
-        given = dict(values)
-        for name in statement.given:
-            value = self._value(name, now)
-            given[name] = [value(claim, settlement) for claim, settlement in settled]
-        return Call(statement, given)
-
-    def _call_singly(
-        self, statement: Statement, claim: Claim, settlement: Settlement, values: Mapping[str, Any], now: datetime
-    ) -> Call:
-        given = {name: self._value(name, now)(claim, settlement) for name in statement.parameters if name not in values}
-        return Call(statement, {**values, **given})
-
-    def _value(self, name: str, now: datetime) -> Callable[[Claim, Settlement], Any]:
-        """What the given column of that name holds."""
-        return {
-            "id": lambda claim, _: claim.id,
-            "token": lambda claim, _: claim.token,
-            "attempt": lambda claim, settlement: claim.attempt - (not settlement.begun),
-            "error": lambda _, settlement: settlement.error,
-            "stored": lambda _, settlement: settlement.payload,
-            "headers": lambda claim, settlement: self._headers(claim, settlement),
-            "due": self._dues(now),
-            "seconds": lambda _, settlement: self._seconds(settlement.due, now),
-            "until": lambda claim, settlement: self._until(claim, settlement.due, now),
-        }[name]
-
-    def _dues(self, now: datetime) -> Callable[[Claim, Settlement], Any]:
-        """Rows that go on at once are many, and what they are due by is one."""
-        encoded: list[Any] = []
-
-        def due(_: Claim, settlement: Settlement) -> Any:
-            if settlement.due is not None:
-                return self._due(settlement.due)
-            if settlement.move is not Move.ADVANCE:
-                return self._due(now + AT_ONCE)
-            if not encoded:
-                encoded.append(self._due(now))
-            return encoded[0]
-
-        return due
-
-    def _due(self, due: datetime) -> Any:
-        return self._encode_due(round_up(due, self._due_precision))
-
-    def _headers(self, claim: Claim, settlement: Settlement) -> Any:
-        assert self._leaving is not None
-        return self._leaving.headers(claim, settlement)
-
-    def _seconds(self, due: datetime | None, now: datetime) -> float:
+    def _seconds(self, same: SameMove, now: datetime) -> Sequence[Any]:
         """The same on the database's clock: from its *now*."""
-        if due is None:
-            return AT_ONCE.total_seconds()
-        return min(max(0.0, (due - now).total_seconds()), LONGEST_DELAY)
+        dues = [now + AT_ONCE if one.due is None else one.due for one in same.settlements]
+        return [min(max(0.0, (due - now).total_seconds()), LONGEST_DELAY) for due in dues]
 
-    def _until(self, claim: Claim, due: datetime | None, now: datetime) -> Any:
-        if due is None and self._cap is not None and claim.attempt is not None and claim.attempt > self._cap:
-            due = now  # an ended lease: a spent row without any is one whose error was cleared
-        return None if due is None else self._encode_lease(round_up(due, self._precision))
+    def _untils(self, same: SameMove, now: datetime) -> Sequence[Any]:
+        """Until when a released row stays hidden. An ended lease shows that a row is spent: one without any is a row
+        whose error was cleared."""
+        dues = [
+            now if one.due is None and self._cap is not None and (claim.attempt or 0) > self._cap else one.due
+            for claim, one in zip(same.claims, same.settlements, strict=True)
+        ]
+        return [None if due is None else self._encode_lease(round_up(due, self._precision)) for due in dues]
 
 
 def missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
@@ -182,20 +176,13 @@ def missing(claims: Sequence[Claim], rows: Sequence[Row]) -> list[Claim]:
     return [claim for claim in claims if claim.id not in found]
 
 
-def changed_nothing(settling: Calls, results: Sequence[Sequence[Row]]) -> list[Claim]:
+def changed_nothing(settled: Sequence[Sequence[Claim]], results: Sequence[Sequence[Row]]) -> Sequence[Claim]:
     """The claims whose settlements changed nothing; `results` begins with what those returned."""
-    return [claim for (_, claims), rows in zip(settling, results, strict=False) for claim in missing(claims, rows)]
-
-
-def turned_without_loss(
-    claims: Sequence[Claim],
-    settling: Calls,
-    results: Sequence[Sequence[Row]],
-    failed: BaseException | None = None,
-) -> Turned:
-    """The turn of a connection that holds the settled rows, with those that were not there any more: whoever holds the
-    lock loses it to nobody."""
-    return Turned(claims=claims, gone=changed_nothing(settling, results), failed=failed)
+    late: list[Claim] = []
+    for claims, rows in zip(settled, results, strict=False):
+        if len(rows) != len(claims):
+            late += missing(claims, rows)
+    return late
 
 
 # Unless somebody has worked the row off, or had it meanwhile and counted that.
@@ -209,8 +196,8 @@ AS_COUNTED = "{counted} = :attempt"
 
 
 def reclaim(sql: QueueSQL, name: str, *, counted: str | None = None, skip_locked: str = "") -> Statement:
-    """The statement that finds the row as it was. `counted`: the attempts of its claim; what the row shows by itself,
-    unless given. `skip_locked` locks it."""
+    """The statement that finds the row as its claim left it. `counted`: the attempts of its claim; what the row shows
+    by itself, unless given. `skip_locked` locks it."""
     counted = counted or (sql.column(Role.ATTEMPT) if sql.spec.has(Role.ATTEMPT) else None)
     as_it_was = [*sql.unfinished(), *([fill(AS_COUNTED, {"counted": counted})] if counted else [])]
     return sql.statement(

@@ -1,7 +1,5 @@
-"""Rows that are enqueued in a delivery's transaction wake their consumers once that is committed.
-
-A seat's connection while a handler may write on it, in the transaction that its acknowledgement commits.
-"""
+"""A connection while a handler may write on it, in the transaction that its acknowledgement commits; and what is to be
+called once that is committed, such as the wake-ups for rows that were enqueued in it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -39,27 +37,23 @@ class Transaction:
     """A `Session` for strategies, who need not know of handlers: while a handler's transaction is open, what settles
     its row joins that and commits it.
 
-    `begin` opens a handler's transaction; None where the claim's own is the handler's.
+    `begin` opens a handler's transaction; None where the claim's own is the handler's. `open`: whether what a handler
+    wrote waits to be kept or undone. `last`: whether the connection may have no further delivery.
     """
 
     def __init__(self, session: Session, begin: Begin | None) -> None:
         self._session, self._begin = session, begin
-        self._open = False
+        self.open = False
         self._touched = False
         self.last = False
-
-    @property
-    def open(self) -> bool:
-        """Whether what a handler wrote waits to be kept or undone."""
-        return self._open
 
     def lend(self) -> Any:
         """The driver's connection for a handler."""
         try:
             driver = self._session.lend(self._begin)
-            self._open = True
+            self.open = True
         finally:
-            if not self._open:
+            if not self.open:
                 self._session.roll_back()
         return driver
 
@@ -72,9 +66,9 @@ class Transaction:
     def undo(self) -> bool:
         """Undo what the handler wrote. Whether the row is still held: under a row lock it is not, where the handler
         ended the transaction that held it. Raises `TransactionError` where only now it shows that it did."""
-        if not self._open:
+        if not self.open:
             return True
-        self._open = undone = False
+        self.open = undone = False
         try:
             if not self._touched:
                 self._session.send([Savepoint.UNDO] if self._begin is None else [Savepoint.UNDO, ROLLBACK])
@@ -98,23 +92,24 @@ class Transaction:
         return self._session.send(calls)
 
     def commit(self) -> None:
-        self._open = False
+        self.open = False
         self._session.send([COMMIT])
 
     def run(self, calls: Sequence[Call], *, durable: bool = True) -> list[list[Row]]:
-        if not self._open:
+        if not self.open:
             return self._session.run(calls, durable=durable)
-        return self.send([*calls, COMMIT])
+        self.open = False
+        return self._send_behind([*calls, COMMIT])
 
     def send(self, steps: Sequence[Step]) -> list[list[Row]]:
-        if not self._open:
+        if not self.open:
             return self._session.send(steps)
-        self._open = False
+        self.open = False
         joined = steps[1:] if steps and isinstance(steps[0], Begin) else steps
         return self._send_behind(joined)
 
     def roll_back(self) -> None:
-        self._open = False
+        self.open = False
         self._session.roll_back()
 
     @property
@@ -122,7 +117,7 @@ class Transaction:
         return self._session.driver
 
     def close(self) -> None:
-        self._open = False
+        self.open = False
         self._session.close()
 
     @property
@@ -142,5 +137,5 @@ class Transaction:
 
 
 def unacknowledged(problem: str) -> TransactionError:
-    """What a handler is told that returned, but did to its transaction what must not be."""
+    """The error of a handler that returned, but did to its transaction what must not be."""
     return TransactionError(f"the handler returned, but {problem}; nothing was acknowledged")

@@ -40,6 +40,8 @@ class ManualClock:
             callback()
         return self._now
 
-    def on_change(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called after each move."""
-        self._callbacks.append(callback)
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Have `callback` called after each move, until the function that is returned is called."""
+        with self._lock:  # a move calls those who are there
+            self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)

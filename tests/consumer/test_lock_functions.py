@@ -57,7 +57,7 @@ def test_a_row_is_settled_though_its_lock_is_not_let_go(database: Database) -> N
             assert inbox.some(2) == [1, 2]
             recorder.wait_for("acknowledged", count=2)
             recorder.wait_for("recovered")
-            assert consumer.health().queues[0].in_hand == 0
+            assert consumer.health().queues[0].in_flight == 0
         assert len(recorder.of("trouble")) == 1
         assert recorder.of("lease_lost") == []
     assert keeper.held == {"jobs:jobs-1"}  # the other system's to end

@@ -11,7 +11,7 @@ from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, ROW_LOCK, he
 from sqlqueue.testing.contract.tables import CountedJob, KeyedJob
 from tests.consumer.helpers import HOUR, LIMIT, recorded, wait_until
 from tests.consumer.postgres_helpers import terminate
-from tests.consumer.test_postgres_seats import REFUSE, holders, queue_of
+from tests.consumer.test_postgres_connection_workers import REFUSE, holders, queue_of
 from tests.support.database import Database
 
 BOTH = pytest.mark.parametrize("strategy", [ROW_LOCK, ADVISORY_LOCK])

@@ -156,15 +156,20 @@ def test_leases_work_each_row_once(postgres_database: Database, tmp_path: Path, 
     assert postgres_database.execute("SELECT count(*) FROM jobs") == [(0,)]
 
 
-def test_a_pool_that_prepares_statements_is_told_not_to(postgres_database: Database) -> None:
+def test_a_pool_that_prepares_statements_serves_as_well_for_ours_are_never_prepared(
+    postgres_database: Database,
+) -> None:
     with (
         own_pooler(postgres_database.url, size=2, round_robin=True) as url,
-        ConnectionPool(url, min_size=1, max_size=1, open=True) as users,  # several might keep step with the servers
+        pool_of(url, prepare_threshold=0) as users,
         Broker(users) as broker,
     ):
         queue = jobs(broker)
-        with pytest.raises(psycopg.Error, match=r'give the pool .*"prepare_threshold": None'):
-            list(map(queue.enqueue, range(20)))
+        assert sorted(map(queue.enqueue, range(20))) == list(range(1, 21))
+        with psycopg.connect(url, autocommit=True, prepare_threshold=None) as other:
+            for _ in range(2):  # one server, and then the other
+                assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    assert postgres_database.execute("SELECT count(*) FROM jobs") == [(20,)]
 
 
 def test_a_connection_at_rest_holds_no_server_of_the_poolers(postgres_database: Database) -> None:

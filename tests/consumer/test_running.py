@@ -84,10 +84,10 @@ def test_a_consumer_runs_beside_other_work_and_tells_its_state(database: Databas
         health = consumer.health()
         assert (health.state, health.ok) == ("running", True)
         [one] = health.queues
-        assert (one.name, one.workers, one.in_hand, one.settled, one.trouble, one.ok) == ("jobs", 2, 1, 0, None, True)
+        assert (one.name, one.workers, one.in_flight, one.settled, one.trouble, one.ok) == ("jobs", 2, 1, 0, None, True)
         gate.open()
         recorder.wait_for("acknowledged")
-        assert (consumer.health().queues[0].in_hand, consumer.health().queues[0].settled) == (0, 1)
+        assert (consumer.health().queues[0].in_flight, consumer.health().queues[0].settled) == (0, 1)
         assert consumer.stop() == Stopped(settled=1, given_back=0, abandoned=0)
         assert consumer.stop() == Stopped(settled=1, given_back=0, abandoned=0)
         assert (consumer.health().state, consumer.health().ok) == ("stopped", False)
@@ -265,7 +265,7 @@ def test_two_consumers_on_one_broker_share_the_rows(database: Database) -> None:
         with Consumer(broker) as one, Consumer(broker) as two:
             queue.enqueue_many([1, 2])
             assert sorted(gate.some(2)) == [1, 2]  # side by side, though each has one worker
-            wait_until(lambda: [each.health().queues[0].in_hand for each in (one, two)] == [1, 1])
+            wait_until(lambda: [each.health().queues[0].in_flight for each in (one, two)] == [1, 1])
             gate.open()
     assert database.execute("SELECT count(*) FROM jobs") == [(0,)]
 

@@ -1,12 +1,17 @@
 """A stop claims no more, lets handlers finish and gives back what was not begun."""
 
+import os
 import threading
 from queue import Empty
 from typing import Any
 
+import attrs
 import pytest
 
 from sqlqueue import Broker, BrokerClosed, Consumer, Retry, Stopped
+from sqlqueue.testing import ManualClock
+from sqlqueue.testing.contract.holding import ADVISORY_LOCK, LEASE, held_by
+from sqlqueue.testing.contract.tables import CountedJob
 from tests.consumer.helpers import LIMIT, Gate, Inbox, insert, jobs, recorded, running
 from tests.support.database import Database
 
@@ -230,3 +235,17 @@ def test_a_handler_that_ends_the_service_is_not_run_again_whoever_stops_the_cons
                 begun.next(0.3)
             assert not consumer.health().ok
     assert rows(database) == [(1, 0, None), (2, 0, None)]
+
+
+@pytest.mark.parametrize("strategy", [LEASE, ADVISORY_LOCK])
+def test_a_stopped_consumer_leaves_nothing_with_its_clock_or_its_broker(database: Database, strategy: str) -> None:
+    clock = ManualClock()
+    with Broker(database.url) as broker:
+        queue = broker.queue(attrs.evolve(held_by(strategy, CountedJob), clock=clock))
+        queue.handler()(Inbox().handle)
+        broker.create_tables()
+        for _ in range(2):
+            with Consumer(broker):
+                assert len(clock._callbacks) == 1
+            assert clock._callbacks == []
+            assert broker._listeners == {os.getpid(): []}

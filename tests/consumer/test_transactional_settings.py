@@ -235,3 +235,38 @@ def test_what_a_handler_sets_on_a_connection_of_a_users_pool_is_set_back(
         with users.connection() as one, users.connection() as another:
             for connection in (one, another):
                 assert [getattr(connection, name) for name in OF_A_CONNECTION] == before
+
+
+@pytest.mark.parametrize("threshold", [None, 0, 1])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_psycopg_prepares_for_a_handler_and_forgets_is_no_trouble_of_ours(
+    postgres_database: Database, strategy: str, threshold: int | None
+) -> None:
+    """At a rollback psycopg forgets what it has prepared, and a handler may do so by hand."""
+    from psycopg_pool import ConnectionPool
+
+    settings = {"prepare_threshold": threshold}
+    with (
+        ConnectionPool(postgres_database.url, kwargs=settings, min_size=2, max_size=2, open=True) as users,
+        Broker(users) as broker,
+    ):
+        queue = broker.queue(held_by(strategy, FullJob), "mail")
+        broker.create_tables()
+        postgres_database.execute("CREATE TABLE effects (message text)")
+
+        @queue.handler(transactional=True, retry=0.01, max_attempts=3)
+        def handle(message: str, delivery: Delivery) -> None:
+            delivery.connection.execute("INSERT INTO effects VALUES (%s)", (message,))
+            with delivery.connection.transaction(force_rollback=True):
+                delivery.connection.execute("CREATE TABLE gone (id int)")
+            delivery.connection.execute("DEALLOCATE ALL")
+            if delivery.attempt == 1:
+                raise ValueError("again")
+
+        for message in ("one", "two", "three"):
+            queue.enqueue(message)
+        consumer, recorder = recorded(broker)
+        with consumer:
+            recorder.wait_for("acknowledged", count=3)
+        assert recorder.of("lease_lost", "trouble", "gone", "parked") == []
+    assert postgres_database.execute(EFFECTS) == [("one",), ("three",), ("two",)]

@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlqueue import Broker, Queue
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call
+from sqlqueue.strategies.claim import Turn
 from sqlqueue.testing.contract import created
 from sqlqueue.testing.contract.line_instances import Instance, instances
 from sqlqueue.testing.contract.line_tables import LineGroupJob, LineJob, by_row_lock
@@ -90,7 +91,7 @@ def claimed(database: Database, queue: Queue) -> Iterator[tuple[int | None, Call
         driver = database.connect()
         driver.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         adopted = queue.broker.dialect.adopt(driver)
-        claims = one.strategy.turn(adopted, [], 1, one.clock.now()).claims
+        claims = one.strategy.turn(adopted, Turn(limit=1, now=one.clock.now())).claims
         yield next((claim.id for claim in claims), None), lambda: driver.execute("COMMIT")
         driver.execute("ROLLBACK")  # what is open still
 

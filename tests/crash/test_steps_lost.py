@@ -129,7 +129,7 @@ def check_paused(database: Database, **options: bool) -> None:
         assert len(paused.said("lease_lost")) == 1
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["pump", "seats"])
+@pytest.mark.parametrize("beside", [False, True], ids=["dispatcher", "connection workers"])
 def test_what_a_worker_that_stood_still_past_its_lease_returns_changes_nothing(
     database: Database, beside: bool
 ) -> None:

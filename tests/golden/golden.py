@@ -9,7 +9,7 @@ import attrs
 
 from sqlqueue import Broker, DatabaseClock, Queue
 from sqlqueue.codec import JsonCodec
-from sqlqueue.consumer.subscription import dead_letters_for, sql_of
+from sqlqueue.consumer.subscription import plan_for, sql_of
 from sqlqueue.delivery import reader
 from sqlqueue.enqueue import RowMaker
 from sqlqueue.inspect import Parking
@@ -19,13 +19,14 @@ from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Statement
 from sqlqueue.statements import insert
 from sqlqueue.steps.catalogue import Catalogue
+from sqlqueue.steps.shape import Stepping
 from sqlqueue.steps.table import TaskReader, TaskState, noted_in, task_table
 from sqlqueue.strategies.advisory import Advisory
 from sqlqueue.strategies.claim import Strategy
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.key_locks import KeyLocked
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
-from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineGroupJob, LineJob, RankedLineJob
 from sqlqueue.testing.contract.tables import (
     CountedJob,
@@ -57,7 +58,7 @@ class Case:
 
     name: str
     declared: type | TableSpec
-    strategy: type[Lease] | type[RowLock] | type[Advisory] | type[ByFunction] | None = Lease
+    strategy: type[Lease] | type[RowLock] | type[Advisory] | type[KeyLocked] | None = Lease
     group: str | None = None
     cap: int | None = None
     by_key: bool = False
@@ -68,13 +69,9 @@ class Case:
     tasks: Stepping | None = None
 
     @property
-    def settings(self) -> Mapping[str, Any]:
-        """What the strategy is made with, beside what all are."""
-        if self.strategy is Lease:
-            return {"seconds": 30, "most": 16}
-        if self.strategy in (RowLock, Advisory):
-            return {"most": self.batch}
-        return {"lock": has_key, "unlock": has_key} if self.strategy is ByFunction else {}
+    def locks(self) -> Mapping[str, Any]:
+        """What the strategy is made with, beside the plan."""
+        return {"lock": has_key, "unlock": has_key} if self.strategy is KeyLocked else {}
 
 
 def has_key(connection: Any, key: str) -> bool:
@@ -108,7 +105,7 @@ CASES = (
     Case("lease_line_keys_in_group", GroupedLineJob, group="mail"),
     Case("lease_line_groups", LineGroupJob),
     Case("lease_line_group", LineGroupJob, group="mail"),
-    Case("by_function", without_lease(CountedJob, advisory_lock="accounts-{id}"), ByFunction, cap=5),
+    Case("by_function", without_lease(CountedJob, advisory_lock="accounts-{id}"), KeyLocked, cap=5),
     Case("dead_letter_group_lease", FullJob, group="mail", dead_letter="failed"),
     Case("dead_letter_table_lease", FullJob, group="mail", dead_letter=DeadJob),
     Case("dead_letter_table_with_ids", Job, dead_letter=KeptDeadJob),
@@ -117,7 +114,7 @@ CASES = (
     Case(
         "dead_letter_table_by_function",
         without_lease(FullJob, advisory_lock="accounts-{id}"),
-        ByFunction,
+        KeyLocked,
         group="mail",
         dead_letter=DeadJob,
     ),
@@ -189,8 +186,8 @@ def of_tasks(queue: Queue, stepping: Stepping) -> Sequence[Statement]:
     """To claim and settle them, and to look at them."""
     dialect, words = queue.broker.dialect, sql_of(queue)
     columns = reader(dialect, queue.spec, queue.broker.codec, bytes).columns
-    shape = shape_of(words, stepping, lambda expression: expression)
-    strategy = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
+    shape = stepping.shape(words, lambda expression: expression)
+    strategy = Lease(QueuePlan(sql=words, columns=columns, lease=30, most=16, cap=shape.cap, shape=shape))
     if stepping.adopt_after is not None:
         return [strategy.claim]
     tasks = TaskReader(words, Catalogue([], queue.broker.codec))
@@ -212,20 +209,22 @@ def strategy_of(queue: Queue, case: Case) -> Strategy[Any]:
     dialect, spec = queue.broker.dialect, queue.spec
     assert case.strategy is not None
     words, columns = sql_of(queue), reader(dialect, spec, queue.broker.codec, Any).columns
-    leaving = None
+    dead_letters = None
     if case.dead_letter is not None:
         queue.handler(dead_letter=case.dead_letter)(lambda message: None)
         assert queue.registered is not None
-        leaving = dead_letters_for(queue, queue.registered, columns)
-    return case.strategy(
-        words,
+        dead_letters = plan_for(queue, queue.registered, columns, 1).dead_letters
+    plan = QueuePlan(
+        sql=words,
         columns=columns,
-        leaving=leaving,
-        cap=case.cap,
         group=queue.group,
+        cap=case.cap,
+        most=16 if case.strategy is Lease else case.batch,
         by_key=case.by_key,
-        **case.settings,
+        lease=30,
+        dead_letters=dead_letters,
     )
+    return case.strategy(plan, **case.locks)
 
 
 def inserts(queue: Queue) -> Sequence[Statement]:

@@ -49,7 +49,7 @@ class Form:
             return Destination(self.dead)
         return None if self.group is None else Destination(self.spec, DEAD)
 
-    def leaving(self, sql: QueueSQL, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
+    def dead_letters(self, sql: QueueSQL, columns: Sequence[ColumnSpec]) -> DeadLetters | None:
         if self.dead_letter is None:
             return None
         return DeadLetters(sql, self.dead_letter, columns=columns, group=self.group, cap=self.cap)

@@ -5,8 +5,9 @@ from datetime import datetime, timedelta
 
 from sqlqueue import Role
 from sqlqueue.outcome import Move, Settlement
-from sqlqueue.strategies.claim import Claim
+from sqlqueue.strategies.claim import Claim, Turn
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.scan import SWEEP_AFTER
 from tests.model.queue import AT_ONCE, LEASE, Row, Table
 
@@ -27,13 +28,15 @@ class Member:
         self.claims = list(claims)
         self._goes_round = False
         self.strategy = Lease(
-            table.sql,
-            columns=(payload,),
-            seconds=LEASE,
-            most=3,
-            cap=form.cap,
-            group=form.group,
-            leaving=form.leaving(table.sql, (payload,)),
+            QueuePlan(
+                sql=table.sql,
+                columns=(payload,),
+                lease=LEASE,
+                most=3,
+                cap=form.cap,
+                group=form.group,
+                dead_letters=form.dead_letters(table.sql, (payload,)),
+            )
         )
 
     def turn(self, settling: Sequence[tuple[Claim, Settlement]], limit: int) -> None:
@@ -46,7 +49,7 @@ class Member:
         if any(claim.expires and claim.expires <= now for claim in self.claims if claim not in settled):
             self.extend([claim for claim in self.claims if claim not in settled])
         with self.table.broker.pool.connection() as connection:
-            turned = self.strategy.turn(connection, settling, limit, now)
+            turned = self.strategy.turn(connection, Turn(settlements=settling, limit=limit, now=now))
         late = [claim for claim, settlement in settling if not self._settle(claim, settlement, now)]
         gone = [claim for claim in late if claim.id not in self.table.rows]
         assert ids(turned.gone) == ids(gone)

@@ -20,7 +20,7 @@ from sqlqueue import Broker, Role
 from sqlqueue.consumer.subscription import connection_strategy_for
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.spec import AdvisoryLock, TableSpec
-from sqlqueue.strategies.claim import Claim
+from sqlqueue.strategies.claim import Claim, Turn
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.harness import created, shown
 from sqlqueue.testing.contract.holding import ADVISORY_LOCK, ROW_LOCK, held_by
@@ -89,7 +89,7 @@ def machine(database: Database, spec: TableSpec) -> type[RuleBasedStateMachine]:
             member, now = self.members[who], self.clock.now()
             moves = [data.draw(MOVES) for _ in member.claims]
             settlements = [(claim, Settlement(move)) for claim, move in zip(member.claims, moves, strict=True)]
-            turned = member.strategy.turn(member.connection, settlements, limit, now)
+            turned = member.strategy.turn(member.connection, Turn(settlements=settlements, limit=limit, now=now))
             assert (turned.failed, list(turned.lost), list(turned.gone)) == (None, [], [])
             for claim, move in zip(member.claims, moves, strict=True):
                 self.settled(self.rows[claim.id], move, now)
@@ -101,7 +101,8 @@ def machine(database: Database, spec: TableSpec) -> type[RuleBasedStateMachine]:
         def a_row_of_a_batch_is_settled_by_itself(self, data: st.DataObject, move: Move) -> None:
             member = data.draw(st.sampled_from([one for one in self.members if len(one.claims) > 1]))
             claim = data.draw(st.sampled_from(member.claims))
-            member.strategy.turn(member.connection, [(claim, Settlement(move))], 0, self.clock.now())
+            settling = Turn(settlements=[(claim, Settlement(move))], now=self.clock.now())
+            member.strategy.turn(member.connection, settling)
             member.claims.remove(claim)
             self.settled(self.rows[claim.id], move, self.clock.now())
 

@@ -12,9 +12,11 @@ from sqlqueue.inspect import Parking
 from sqlqueue.outcome import RELEASE, Move, Settlement
 from sqlqueue.sql import Call
 from sqlqueue.steps import TaskQueue
+from sqlqueue.steps.shape import Stepping
 from sqlqueue.steps.table import noted_in
+from sqlqueue.strategies.claim import Turn
 from sqlqueue.strategies.lease import Lease
-from sqlqueue.strategies.steps import RESUMED, Stepping, shape_of
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
 from sqlqueue.testing.contract.step_kinds import Count, tasks_on
@@ -77,14 +79,14 @@ def calls_of_a_look_for_tasks(tasks: TaskQueue) -> list[Call]:
     """The same, of a queue of tasks."""
     queue, clock = tasks.queue, tasks.queue.spec.host_clock
     words, columns = sql_of(queue), reader(queue.broker.dialect, queue.spec, queue.broker.codec, bytes).columns
-    shape = shape_of(words, Stepping(updated_at=noted_in(queue.spec)), lambda expression: expression)
-    lease = Lease(words, columns=columns, seconds=30, most=16, cap=RESUMED, shape=shape)
+    shape = Stepping(updated_at=noted_in(queue.spec)).shape(words, lambda expression: expression)
+    lease = Lease(QueuePlan(sql=words, columns=columns, lease=30, most=16, cap=shape.cap, shape=shape))
     with queue.broker.pool.connection() as connection:
         overheard: Any = Overheard(connection)
-        claims = lease.turn(overheard, [], 16, clock.now()).claims
+        claims = lease.turn(overheard, Turn(limit=16, now=clock.now())).claims
         assert len(claims) == DUE
         lease.look_ahead(overheard, clock.now())
-        lease.turn(connection, [(claim, RELEASE) for claim in claims], 0, clock.now())
+        lease.turn(connection, Turn(settlements=[(claim, RELEASE) for claim in claims], now=clock.now()))
     return list(overheard.calls)
 
 
@@ -96,7 +98,7 @@ def calls_of_a_look(queue: Queue) -> tuple[Call, Call]:
         adopted = queue.broker.dialect.adopt(connection.driver)
         assert adopted is not None
         overheard: Any = Overheard(adopted)
-        assert len(holder.lease.turn(overheard, [], 16, holder.clock.now()).claims) == DUE
+        assert len(holder.lease.turn(overheard, Turn(limit=16, now=holder.clock.now())).claims) == DUE
         ahead = holder.lease.look_ahead(overheard, holder.clock.now())
         connection.driver.execute("ROLLBACK")
     assert ahead.due == holder.clock.now() + timedelta(hours=1)
@@ -112,12 +114,12 @@ def calls_of_dead_letters(queue: Queue, destination: Destination) -> list[Call]:
     with queue.broker.pool.connection() as connection:
         overheard: Any = Overheard(connection)
         dead = Settlement(Move.DEAD_LETTER, error="no")
-        holder.lease.turn(overheard, [(claim, dead) for claim in claims], 0, holder.clock.now())
+        holder.lease.turn(overheard, Turn(settlements=[(claim, dead) for claim in claims], now=holder.clock.now()))
     parking = Parking(sql_of(queue), queue=queue.name, group=queue.group)
     return [*overheard.calls, parking.requeue(row.id for row in queue.parked(limit=DUE))]
 
 
-def calls_of_a_seat(queue: Queue, case: Case) -> list[Call]:
+def calls_of_a_connection_worker(queue: Queue, case: Case) -> list[Call]:
     """The claim of a row or of a batch, and the look ahead beside it, of a strategy whose deliveries hold their
     connection."""
     clock = queue.spec.clock
@@ -125,7 +127,7 @@ def calls_of_a_seat(queue: Queue, case: Case) -> list[Call]:
     strategy: Any = strategy_of(queue, case)
     with queue.broker.pool.connection() as connection:
         overheard: Any = Overheard(connection)
-        claims = strategy.turn(overheard, [], case.batch, clock.now()).claims
+        claims = strategy.turn(overheard, Turn(limit=case.batch, now=clock.now())).claims
         assert len(claims) == case.batch
         for claim in claims:
             strategy.let_go(connection, claim)

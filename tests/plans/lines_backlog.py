@@ -7,6 +7,7 @@ from sqlqueue import Broker, Queue, Role
 from sqlqueue.connection import Connection
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, fill
+from sqlqueue.strategies.claim import Turn
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import created
 from sqlqueue.testing.contract.line_tables import GroupedLineJob, LineJob, RankedLineJob
@@ -90,7 +91,7 @@ def calls_of_a_claim(queue: Queue, case: Case, limit: int, found: int) -> Sequen
     strategy: Any = strategy_of(queue, case)
     with queue.broker.pool.connection() as connection:
         overheard: Any = Overheard(_in_transaction(queue, connection))
-        claims = strategy.turn(overheard, [], limit, clock.now()).claims
+        claims = strategy.turn(overheard, Turn(limit=limit, now=clock.now())).claims
         assert len(claims) == found
         strategy.look_ahead(overheard, clock.now(), held=found)
         connection.driver.execute("ROLLBACK")

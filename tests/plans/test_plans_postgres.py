@@ -12,7 +12,7 @@ from sqlqueue import Broker
 from sqlqueue.spec import spec_of
 from sqlqueue.sql import Call
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.key_locks import KeyLocked
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract.tables import FullJob
@@ -20,9 +20,9 @@ from tests.golden.golden import Case, without_lease
 from tests.plans.backlog import (
     DECLARED,
     DUE,
+    calls_of_a_connection_worker,
     calls_of_a_look,
     calls_of_a_look_for_tasks,
-    calls_of_a_seat,
     filled,
     filled_with_tasks,
 )
@@ -66,7 +66,7 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
 
 
 @pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"))
-def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
+def test_a_connection_workers_claim_walks_ranges_of_the_claims_index_and_reads_few_buffers(
     postgres_database: Database, declared: type
 ) -> None:
     """PAINS 21: by row lock, by the sessions' locks and by locks that others keep, and the first two in batches."""
@@ -76,11 +76,11 @@ def test_a_seats_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
         connection = postgres_database.connect()
         connection.execute("ANALYZE")
         ((index,),) = postgres_database.execute(CLAIM_INDEX, spec_of(declared).name)
-        for strategy, batch in ((RowLock, 1), (Advisory, 1), (ByFunction, 1), (RowLock, 10), (Advisory, 10)):
+        for strategy, batch in ((RowLock, 1), (Advisory, 1), (KeyLocked, 1), (RowLock, 10), (Advisory, 10)):
             lock = None if strategy is RowLock else "row-{id}"
             spec = without_lease(declared, advisory_lock=lock, clock=ManualClock())
             case = Case("", spec, strategy, group, batch=batch)
-            calls = calls_of_a_seat(broker.queue(case.declared, group), case)
+            calls = calls_of_a_connection_worker(broker.queue(case.declared, group), case)
             for call, mode in product(calls, ("force_custom_plan", "force_generic_plan")):
                 plan = explain(connection, call, mode)
                 most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * (batch - 1)

@@ -7,6 +7,7 @@ import pytest
 
 from sqlqueue import Broker
 from sqlqueue.outcome import ACKNOWLEDGE
+from sqlqueue.strategies.claim import Turn
 from sqlqueue.testing import ManualClock
 from sqlqueue.testing.contract import Holder, created
 from sqlqueue.testing.contract.tables import CountedJob, Job
@@ -38,7 +39,7 @@ def test_a_claim_costs_what_it_cost_while_a_snapshot_is_held_open(postgres_datab
         queue.enqueue_many("more" for _ in range(BATCH))
         with broker.pool.connection() as connection:
             overheard: Any = Overheard(connection)
-            assert len(holder.lease.turn(overheard, [], BATCH, holder.clock.now()).claims) == BATCH
+            assert len(holder.lease.turn(overheard, Turn(limit=BATCH, now=holder.clock.now())).claims) == BATCH
         connection = postgres_database.connect()
         postgres_database.execute(f"UPDATE {queue.spec.name} SET locked_until = NULL")
         connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sqlqueue import DeadLetter, Delivery, Drop, Retry
-from sqlqueue.consumer.run_handler import BatchRunner, Finished, Work
+from sqlqueue.consumer.run_handler import Finished, Runner, Work
 from sqlqueue.delivery import Reader
 from sqlqueue.observers import Observers
 from sqlqueue.outcome import Rules
@@ -22,19 +22,20 @@ def run(
 ) -> tuple[list[Finished], Recorder]:
     """Run a batch whose rows hold `stored`; what became of them, by id from 1."""
     recorder = Recorder()
-    runner = BatchRunner(
+    runner = Runner(
         queue="jobs",
         reader=Reader((), None, (), read_number),
         rules=Rules(max_attempts=cap, retry=Fixed(5), on_decode_error=NoRetry(), parks=parks),
         now=lambda: NOW,
-        notices=Observers("jobs", [recorder]),
+        observers=Observers("jobs", [recorder]),
         call=handle,
+        batch=True,
     )
     counts = attempts or [1] * len(stored)
     claims = [
         Claim(id=id, token=NOW, expires=NOW, attempt=counts[id - 1], row=(text,)) for id, text in enumerate(stored, 1)
     ]
-    finished = runner.run_batch([Work(Delivery("jobs", claim)) for claim in claims])
+    finished = runner.run([Work(Delivery("jobs", claim)) for claim in claims])
     return sorted(finished, key=lambda one: int(one.work.delivery.claim.id)), recorder
 
 

@@ -141,6 +141,17 @@ def test_the_manual_clock_stands_still_moves_both_ways_and_tells_that_it_did() -
     assert clock.reads == 5
 
 
+def test_a_callback_that_was_removed_is_called_no_more() -> None:
+    clock = ManualClock(NOW)
+    seen: list[str] = []
+    forget = clock.on_change(lambda: seen.append("removed"))
+    clock.on_change(lambda: seen.append("there"))
+    clock.advance(1)
+    forget()
+    clock.advance(1)
+    assert seen == ["removed", "there", "there"]
+
+
 def test_the_manual_clock_takes_no_naive_moment() -> None:
     with pytest.raises(ValueError, match="names no time zone"):
         ManualClock(datetime(2030, 1, 1))  # noqa: DTZ001

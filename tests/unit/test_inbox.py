@@ -1,4 +1,4 @@
-"""How threads reach a pump: nothing that is accepted is lost, and a wake-up is remembered if nobody waits."""
+"""How threads reach a dispatcher: nothing that is accepted is lost, and a wake-up is remembered if nobody waits."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlqueue.consumer.dispatcher import Inbox
+from sqlqueue.consumer.polling import Inbox
 
 LIMIT = 10.0
 
@@ -54,6 +54,27 @@ def test_a_closed_inbox_refuses_what_comes_and_gives_what_it_has() -> None:
     inbox.close()
     assert not inbox.put(2)
     assert inbox.take(0.0) == ([1], False)
+
+
+def test_what_is_accepted_while_the_inbox_closes_is_taken_once() -> None:
+    for _ in range(50):
+        inbox: Inbox[int] = Inbox()
+        start = threading.Barrier(3)
+        accepted: list[list[int]] = [[], []]
+
+        def put(mine: list[int], inbox: Inbox[int] = inbox, start: threading.Barrier = start) -> None:
+            start.wait(LIMIT)
+            mine.extend(number for number in range(50) if inbox.put(number))
+
+        threads = [threading.Thread(target=put, args=(mine,)) for mine in accepted]
+        for thread in threads:
+            thread.start()
+        start.wait(LIMIT)
+        inbox.close()
+        taken, _ = inbox.take(0.0)  # at once: who puts now is refused
+        for thread in threads:
+            thread.join()
+        assert sorted(taken) == sorted([*accepted[0], *accepted[1]])
 
 
 @given(st.lists(st.sampled_from(["put", "wake", "rouse", "take"])))

@@ -39,11 +39,12 @@ def run(
         reader=Reader((), None, (), read_number),
         rules=Rules(max_attempts=cap, retry=Fixed(5), on_decode_error=NoRetry(), parks=parks),
         now=lambda: NOW,
-        notices=Observers("jobs", [recorder]),
+        observers=Observers("jobs", [recorder]),
         call=handle,
     )
     claim = Claim(id=1, token=NOW, expires=NOW, attempt=attempt, row=(stored,))
-    return runner.run(Work(Delivery("jobs", claim))), recorder
+    (finished,) = runner.run([Work(Delivery("jobs", claim))])
+    return finished, recorder
 
 
 def never(message: Any, delivery: Delivery) -> None:

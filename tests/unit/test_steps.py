@@ -17,7 +17,7 @@ from sqlqueue.retry import Exponential
 from sqlqueue.roles import Role
 from sqlqueue.steps import Next, Step, StepContext, Task, TaskQueue, task_table
 from sqlqueue.steps.catalogue import Catalogue, UnknownStep
-from sqlqueue.strategies.steps import MOST_LEFT, LeftAlone
+from sqlqueue.steps.shape import MOST_LEFT, LeftAlone
 from sqlqueue.testing.contract.step_kinds import GREETER, Count, Greet, Part, Read
 
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)

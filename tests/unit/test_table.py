@@ -12,6 +12,7 @@ from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import default_of, spec_of
 from sqlqueue.statements import insert
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 
 JobId = NewType("JobId", int)
 
@@ -74,7 +75,9 @@ def test_both_descriptions_of_one_table_give_the_same_statements() -> None:
         statements = [
             [
                 insert(broker.dialect, spec, [one for one in spec.columns if not one.generated]),
-                *Lease(QueueSQL(broker.dialect, spec, True), columns=spec.columns, seconds=30, most=1).statements(),
+                *Lease(
+                    QueuePlan(sql=QueueSQL(broker.dialect, spec, True), columns=spec.columns, lease=30)
+                ).statements(),
             ]
             for spec in (spec_of(Job), BY_HAND)
         ]

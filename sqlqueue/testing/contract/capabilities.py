@@ -12,6 +12,7 @@ from sqlqueue.dialect import Hint, Trouble
 from sqlqueue.errors import DeclarationError
 from sqlqueue.sql import Call, Statement, fill
 from sqlqueue.statements import insert
+from sqlqueue.strategies.claim import Turn
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.harness import LIMIT, Contract, Database, Holder, OpenBroker, created, shown
 from sqlqueue.testing.contract.tables import Job, NamedJob
@@ -53,7 +54,7 @@ class CapabilitiesContract(Contract):
         ids = [queue.enqueue("x"), queue.enqueue("y")]
         other = database.connect()
         other.execute("BEGIN")
-        (first,) = Holder(queue).lease.turn(queue.broker.adopt(other), [], 1, clock.now()).claims
+        (first,) = Holder(queue).lease.turn(queue.broker.adopt(other), Turn(limit=1, now=clock.now())).claims
         if queue.broker.dialect.capabilities.concurrent_claims:
             (second,) = impatient.claim(1)
             other.execute("COMMIT")

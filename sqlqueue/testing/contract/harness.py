@@ -16,9 +16,10 @@ from sqlqueue.outcome import Settlement
 from sqlqueue.queue import Queue
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.spec import TableSpec, spec_of
-from sqlqueue.strategies.claim import Ahead, Claim, Turned
+from sqlqueue.strategies.claim import Claim, Turn, Turned, Upcoming
 from sqlqueue.strategies.dead_letter import DeadLetters
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.testing.clock import ManualClock
 from sqlqueue.testing.contract.holding import ROW_LOCK, SEATED, STRATEGIES, Stranger, stranger_to
 from sqlqueue.testing.contract.looking import Database, shown, stored
@@ -108,17 +109,21 @@ class Holder:
         broker, spec = queue.broker, queue.spec
         sql = QueueSQL(broker.dialect, spec, grouped=queue.group is not None)
         columns = reader(broker.dialect, spec, broker.codec, Any).columns
-        leaving = DeadLetters(sql, dead_letter, columns=columns, group=queue.group, cap=cap) if dead_letter else None
+        dead_letters = (
+            DeadLetters(sql, dead_letter, columns=columns, group=queue.group, cap=cap) if dead_letter else None
+        )
         self.clock = spec.host_clock
         self.lease = Lease(
-            sql,
-            columns=columns,
-            seconds=seconds,
-            most=most,
-            cap=cap,
-            group=queue.group,
-            precision=precision,
-            leaving=leaving,
+            QueuePlan(
+                sql=sql,
+                columns=columns,
+                lease=seconds,
+                most=most,
+                cap=cap,
+                group=queue.group,
+                precision=precision,
+                dead_letters=dead_letters,
+            )
         )
         self._pool = broker.pool
 
@@ -130,13 +135,14 @@ class Holder:
 
     def turn(self, settlements: Sequence[tuple[Claim, Settlement]], limit: int, now: datetime | None = None) -> Turned:
         with self._pool.connection() as connection:
-            return self.lease.turn(connection, settlements, limit, now or self.clock.now())
+            turn = Turn(settlements=settlements, limit=limit, now=now or self.clock.now())
+            return self.lease.turn(connection, turn)
 
     def extend(self, *claims: Claim) -> Sequence[Claim]:
         """Those that were lost."""
         with self._pool.connection() as connection:
             return self.lease.extend(connection, claims, self.clock.now())
 
-    def look_ahead(self) -> Ahead:
+    def look_ahead(self) -> Upcoming:
         with self._pool.connection() as connection:
             return self.lease.look_ahead(connection, self.clock.now())

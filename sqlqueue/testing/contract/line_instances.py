@@ -14,8 +14,9 @@ from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import fill
-from sqlqueue.strategies.claim import Ahead, Claim
+from sqlqueue.strategies.claim import Claim, Turn, Upcoming
 from sqlqueue.strategies.lease import Lease
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
 from sqlqueue.testing.contract.harness import Contract, Database
 from sqlqueue.testing.contract.line_tables import by_row_lock
@@ -48,19 +49,19 @@ class Instance:
         self._held: dict[Claim, Connection] = {}
         self._kept: dict[Claim, ExitStack] = {}
         sql = QueueSQL(broker.dialect, spec, grouped=queue.group is not None)
-        columns = spec.columns
+        plan = QueuePlan(sql=sql, columns=spec.columns, lease=30, most=16, group=queue.group)
         self.strategy: Any
         if spec.has(Role.LEASE):
-            self.strategy = Lease(sql, columns=columns, seconds=30, most=16, group=queue.group)
+            self.strategy = Lease(plan)
         else:
-            self.strategy = RowLock(sql, columns=columns, most=16, group=queue.group)
+            self.strategy = RowLock(plan)
         self.by_lease = spec.has(Role.LEASE)
 
     def claim(self) -> Claim | None:
         """The next row, held until it is settled; None where there is none."""
         with ExitStack() as kept:
             connection = self._wrap(kept.enter_context(self._pool.connection()))
-            claims = self.strategy.turn(connection, [], 1, self.clock.now()).claims
+            claims = self.strategy.turn(connection, Turn(limit=1, now=self.clock.now())).claims
             if not claims:
                 return None
             claim: Claim = claims[0]
@@ -76,12 +77,12 @@ class Instance:
         """End the delivery; the row was held until now, or this fails."""
         with self._kept.pop(claim, None) or ExitStack() as kept:
             connection = self._held.pop(claim, None) or kept.enter_context(self._pool.connection())
-            turned = self.strategy.turn(connection, [(claim, settlement)], 0, self.clock.now())
+            turned = self.strategy.turn(connection, Turn(settlements=[(claim, settlement)], now=self.clock.now()))
             assert (list(turned.lost), list(turned.gone)) == ([], [])
 
-    def look_ahead(self) -> Ahead:
+    def look_ahead(self) -> Upcoming:
         with self._pool.connection() as connection:
-            ahead: Ahead = self.strategy.look_ahead(connection, self.clock.now(), held=len(self._held))
+            ahead: Upcoming = self.strategy.look_ahead(connection, self.clock.now(), held=len(self._held))
             return ahead
 
     def close(self) -> None:

@@ -53,12 +53,12 @@ class PoolContract(Contract):
             with ExitStack() as lent:
                 for _ in range(8 if strategy == LEASE else 1):
                     lent.enter_context(broker.pool.connection(LIMIT))
-            assert consumer.health().queues[0].in_hand == most
+            assert consumer.health().queues[0].in_flight == most
             if strategy != LEASE:
                 gate.let_go(1)
                 _started(queue, recorder, most + 1)
                 recorder.wait_for("acknowledged")
-                assert (len(recorder.of("started")), consumer.health().queues[0].in_hand) == (most + 1, most)
+                assert (len(recorder.of("started")), consumer.health().queues[0].in_flight) == (most + 1, most)
             gate.let_go(16)
             recorder.wait_for("acknowledged", count=16)
 

@@ -239,8 +239,8 @@ class TokensContract(Contract):
         unseen = not broker.dialect.capabilities.watches  # then there may always be more
         for _ in range(2):
             ahead = bills.look_ahead()
-            assert (ahead.due, ahead.hidden, ahead.passed_over) == (None, unseen, False)
+            assert (ahead.due, ahead.hidden, ahead.skipped) == (None, unseen, False)
             mail.enqueue("later", delay=60)
             mail.enqueue("sooner", delay=5)
         ahead = Holder(mail).look_ahead()
-        assert (clock.now() + timedelta(seconds=5), True, False) == (ahead.due, ahead.hidden, ahead.passed_over)
+        assert (clock.now() + timedelta(seconds=5), True, False) == (ahead.due, ahead.hidden, ahead.skipped)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlqueue.consumer import connection_worker
 from sqlqueue.consumer.dispatcher import Dispatcher
-from sqlqueue.strategies.claim import Turned
+from sqlqueue.strategies.claim import Turn, Turned
 from sqlqueue.strategies.lease import Lease
 from sqlqueue.strategies.transaction import Transaction
 
@@ -37,26 +37,26 @@ class Killer:
         setattr(owner, name, function)
 
 
-def watch_seats(killer: Killer) -> None:
+def watch_connection_workers(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold a connection each, from the claim to the commit."""
-    killer.around(connection_worker.ConnectionWorker, "_look", "looking", "claimed")
+    killer.around(connection_worker.ConnectionWorker, "_claim", "looking", "claimed")
     killer.around(Transaction, "lend", "lending", "lent")
     killer.around(Transaction, "take_back", "returned", None)
     killer.around(connection_worker.ConnectionWorker, "_settle", "settling", "committed")
     killer.around(Transaction, "settle_within", None, "released")
 
 
-def watch_pump(killer: Killer) -> None:
+def watch_dispatcher(killer: Killer) -> None:
     """Come by the points of a queue whose rows hold no connection: one thread settles and claims for all workers."""
     inner: Callable[..., Turned] = Lease.turn
 
-    def turn(self: Lease, connection: Any, settlements: Any, limit: int, *rest: Any) -> Turned:
-        if settlements:
+    def turn(self: Lease, connection: Any, turn: Turn) -> Turned:
+        if turn.settlements:
             killer.at("settling")
-        if limit:
+        if turn.limit:
             killer.at("looking")
-        turned = inner(self, connection, settlements, limit, *rest)
-        if settlements:
+        turned = inner(self, connection, turn)
+        if turn.settlements:
             killer.at("committed")
         if turned.claims:
             killer.at("claimed")

@@ -8,7 +8,7 @@ import json
 import sys
 
 from sqlqueue import Broker, Consumer, Delivery
-from tests.crash.programs.killing import Killer, watch_seats
+from tests.crash.programs.killing import Killer, watch_connection_workers
 from tests.crash.programs.worker import Teller
 from tests.crash.shop import shop_on
 
@@ -22,7 +22,7 @@ POINTS = (
 
 def main(url: str, *, strategy: str, point: str | None, passes: int) -> None:
     killer = Killer(point, passes)
-    watch_seats(killer)
+    watch_connection_workers(killer)
     teller = Teller(("acknowledged", "looked"))
     with Broker(url, poll_interval=0.1, lease=1.0, pool_size=4) as broker:
         shop = shop_on(broker, strategy)

@@ -9,7 +9,7 @@ import logging
 import sys
 
 from sqlqueue import Broker, Consumer
-from tests.crash.programs.killing import Killer, watch_pump, watch_seats
+from tests.crash.programs.killing import Killer, watch_connection_workers, watch_dispatcher
 from tests.crash.programs.worker import Teller
 from tests.crash.walks import MIXED, PLAIN, Trace, process, walks_on
 
@@ -35,7 +35,7 @@ def main(
 ) -> None:
     killer = Killer(point, passes)
     if point is not None:
-        (watch_pump if kind == PLAIN else watch_seats)(killer)
+        (watch_dispatcher if kind == PLAIN else watch_connection_workers)(killer)
     process.trace, process.at, process.work = Trace(trace), killer.at, work
     teller = Teller(EVENTS)
     logging.getLogger("sqlqueue").addHandler(teller)

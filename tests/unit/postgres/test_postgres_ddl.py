@@ -10,7 +10,7 @@ import pytest
 from sqlqueue.dialect import Pool
 from sqlqueue.spec import TableSpec
 from sqlqueue_postgres import PostgresDialect
-from sqlqueue_postgres.names import derived, literal
+from sqlqueue_postgres.ddl import derived, literal
 from tests.support.database import Database
 from tests.unit.postgres.helpers import JOBS, ORDERS, call
 

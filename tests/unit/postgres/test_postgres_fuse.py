@@ -8,7 +8,7 @@ import pytest
 
 from sqlqueue.dialect import Pool
 from sqlqueue.sql import Call
-from sqlqueue_postgres import own as module
+from sqlqueue_postgres import connection as module
 from sqlqueue_postgres.fuse import fuse
 from tests.support.database import Database
 from tests.unit.postgres.helpers import ACKNOWLEDGE, CLAIM, SCHEMA, call, compose
@@ -54,7 +54,7 @@ def test_a_fused_run_does_what_a_pipeline_does(
     monkeypatch.setattr(module, "fuse", lambda *_: None)
     piped = outcome(postgres_database, pool)
     piped_relaxed = outcome(postgres_database, pool, durable=False)
-    monkeypatch.setattr(psycopg.Pipeline, "is_supported", classmethod(lambda *_: False))
+    monkeypatch.setattr(module.Transport, "pipelines", False)
     stepwise = outcome(postgres_database, pool)
     assert fused[0] == [[(1,), (2,)], [(4, 1, b"x", ":now $1"), (5, 1, b"x", ":now $1")], [(9,)]]
     assert fused == relaxed == piped == piped_relaxed == stepwise

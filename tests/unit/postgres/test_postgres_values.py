@@ -13,7 +13,8 @@ from sqlqueue.dialect import ColumnFacts, Pool
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue_postgres import PostgresDialect
-from sqlqueue_postgres.adapters import Unreadable, execute
+from sqlqueue_postgres.adopted import execute
+from sqlqueue_postgres.values import Unreadable
 from tests.support.database import Database
 from tests.unit.postgres.helpers import call, declared
 

@@ -14,7 +14,7 @@ from psycopg_pool import ConnectionPool
 
 from sqlqueue.dialect import Hint, Pool, PoolSettings, Waker
 from sqlqueue.errors import DeclarationError
-from sqlqueue_postgres import PostgresDialect, line, waker
+from sqlqueue_postgres import PostgresDialect, waker
 from tests.support.database import Database
 from tests.unit.postgres.helpers import call
 
@@ -120,7 +120,7 @@ def test_trouble_is_logged_once_and_the_return_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level("INFO", "sqlqueue_postgres")
-    failed = threading.Semaphore(0)
+    failed, connect = threading.Semaphore(0), waker.connect
 
     def refuse(*_: Any) -> Any:
         failed.release()
@@ -130,7 +130,7 @@ def test_trouble_is_logged_once_and_the_return_once(
     with started(dialect, pool, heard):
         for _ in range(3):
             assert failed.acquire(timeout=10)
-        monkeypatch.setattr("sqlqueue_postgres.waker.connect", line.connect)
+        monkeypatch.setattr("sqlqueue_postgres.waker.connect", connect)
         assert heard.next() == EVERYTHING
         for _ in range(3):  # a connection that comes and goes
             [(pid,)] = postgres_database.execute(LISTENERS, postgres_database.name)
@@ -204,8 +204,8 @@ class Proxy:
 def test_a_peer_that_went_silent_is_noticed_and_replaced(
     postgres_database: Database, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(line, "CHECK_EVERY", 0.1)
-    monkeypatch.setattr(line.Line.ask, "__defaults__", (0.3,))
+    monkeypatch.setattr(waker, "CHECK_EVERY", 0.1)
+    monkeypatch.setattr(waker.Listener.ask, "__defaults__", (0.3,))
     proxy = Proxy(postgres_database)
     try:
         dialect = PostgresDialect(f"{postgres_database.url}&host=127.0.0.1&port={proxy.port}")
@@ -268,12 +268,12 @@ def test_a_lent_connection_that_was_told_to_stop_in_the_middle_of_a_command_goes
     postgres_database: Database, command: bytes
 ) -> None:
     """A stop that comes while the server has yet to answer."""
-    bell = line.Bell()
-    bell.ring()
+    stop = waker.StopSignal()
+    stop.set()
     with psycopg.connect(postgres_database.url, autocommit=True) as driver:
-        with pytest.raises(line.Stopped):
-            line.Line(pgconn=driver.pgconn, bell=bell, hear=Heard()).ask(command)
-        line.leave(driver)
+        with pytest.raises(waker.Stopped):
+            waker.Listener(pgconn=driver.pgconn, stop=stop, on_hint=Heard()).ask(command)
+        waker.unlisten(driver)
         assert not driver.closed
         assert driver.execute("SELECT pg_listening_channels()").fetchall() == []
-    bell.close()
+    stop.close()

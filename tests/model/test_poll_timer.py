@@ -1,4 +1,4 @@
-"""A model of the pace: a queue is never looked at later than it must be, and not at all where nothing can come."""
+"""A model of the poll timer: no queue is looked at later than it must be, nor at all where nothing can come."""
 
 import pytest
 from hypothesis import given, settings
@@ -18,12 +18,12 @@ NEVER = float("inf")
 CLOSE = 1e-6  # seconds; instants are floats
 
 
-class PaceModel(RuleBasedStateMachine):
+class PollTimerModel(RuleBasedStateMachine):
     """`must`: the instant at which the queue has to be looked at again, at the latest."""
 
     @initialize(poll=st.sampled_from([0.05, 1.0, 60.0]), start=st.sampled_from([0.0, 123_456.7]))
     def start(self, poll: float, start: float) -> None:
-        self.pace = PollTimer(poll)
+        self.timer = PollTimer(poll)
         self.poll = poll
         self.now = start
         self.must = start
@@ -32,7 +32,7 @@ class PaceModel(RuleBasedStateMachine):
 
     @property
     def waits(self) -> float:
-        wait = self.pace.wait(self.now)
+        wait = self.timer.wait(self.now)
         return NEVER if wait is None else wait
 
     def asks_for_a_look(self) -> None:
@@ -40,11 +40,11 @@ class PaceModel(RuleBasedStateMachine):
             self.must = min(self.must, self.now)
 
     def begin(self) -> None:
-        self.pace.begin(self.now)
+        self.timer.begin(self.now)
         self.dues = [due for due in self.dues if due > self.now]
 
     def goes_through(self) -> None:
-        self.pace.recovered()
+        self.timer.recovered()
         if self.backoff:
             self.backoff, self.must = 0.0, self.now
 
@@ -54,12 +54,12 @@ class PaceModel(RuleBasedStateMachine):
 
     @rule()
     def somebody_writes(self) -> None:
-        self.pace.wake(self.now)
+        self.timer.wake(self.now)
         self.asks_for_a_look()
 
     @rule(due_in=st.floats(-5, 100))
     def a_row_of_ours_is_put_off(self, due_in: float) -> None:
-        self.pace.due(self.now, due_in)
+        self.timer.due(self.now, due_in)
         if due_in > 0:
             self.dues.append(self.now + due_in)
         else:
@@ -70,7 +70,7 @@ class PaceModel(RuleBasedStateMachine):
     def a_claim_comes_back_full(self) -> None:
         self.begin()
         self.goes_through()
-        self.pace.full(self.now)
+        self.timer.full(self.now)
         self.must = self.now
 
     @precondition(lambda self: self.waits == 0.0)
@@ -79,8 +79,8 @@ class PaceModel(RuleBasedStateMachine):
         self.begin()
         self.goes_through()
         if wakes:
-            self.pace.wake(self.now)
-        self.pace.short(self.now, due_in=due_in, hidden=hidden, certain=certain)
+            self.timer.wake(self.now)
+        self.timer.short(self.now, due_in=due_in, hidden=hidden, certain=certain)
         self.must = NEVER if certain and not hidden else self.now + self.poll
         if due_in is not None:
             # A due row that was passed over is looked at again soon, then less and less often, up to the poll.
@@ -92,7 +92,7 @@ class PaceModel(RuleBasedStateMachine):
     @rule(spread=st.floats(0, 1), permanent=st.booleans())
     def a_look_fails(self, spread: float, permanent: bool) -> None:
         self.begin()
-        pause = self.pace.trouble(self.now, spread=spread, permanent=permanent)
+        pause = self.timer.trouble(self.now, spread=spread, permanent=permanent)
         most = MOST_BACKOFF_PERMANENT if permanent else MOST_BACKOFF
         self.backoff = min(most, max(FIRST_BACKOFF, self.backoff * 2))
         assert self.backoff / 2 - CLOSE <= pause <= self.backoff + CLOSE
@@ -113,8 +113,10 @@ class PaceModel(RuleBasedStateMachine):
         assert self.waits >= 0.0
 
 
-def test_the_pace_is_never_late() -> None:
-    run_state_machine_as_test(PaceModel, settings=settings(max_examples=150, stateful_step_count=30, deadline=None))
+def test_the_poll_timer_is_never_late() -> None:
+    run_state_machine_as_test(
+        PollTimerModel, settings=settings(max_examples=150, stateful_step_count=30, deadline=None)
+    )
 
 
 def test_a_new_queue_is_looked_at_at_once() -> None:
@@ -122,47 +124,47 @@ def test_a_new_queue_is_looked_at_at_once() -> None:
 
 
 def test_a_queue_that_every_write_wakes_and_that_holds_nothing_is_not_looked_at() -> None:
-    pace = PollTimer(1)
-    pace.begin(0)
-    pace.short(0, due_in=None, hidden=False, certain=True)
-    assert pace.wait(1e9) is None
-    pace.wake(1e9)
-    assert pace.wait(1e9) == 0.0
+    timer = PollTimer(1)
+    timer.begin(0)
+    timer.short(0, due_in=None, hidden=False, certain=True)
+    assert timer.wait(1e9) is None
+    timer.wake(1e9)
+    assert timer.wait(1e9) == 0.0
 
 
 def test_full_claims_follow_each_other_without_a_pause() -> None:
     """SUITE 68"""
-    pace = PollTimer(60)
+    timer = PollTimer(60)
     for now in (0.0, 0.5, 0.5):
-        assert pace.wait(now) == 0.0
-        pace.begin(now)
-        pace.full(now)
+        assert timer.wait(now) == 0.0
+        timer.begin(now)
+        timer.full(now)
 
 
 def test_a_due_row_that_was_passed_over_is_looked_at_again_soon_then_less_often_up_to_the_poll() -> None:
     """SUITE 4"""
-    pace = PollTimer(1)
+    timer = PollTimer(1)
     waits = []
     for _ in range(6):
-        pace.begin(0)
-        pace.short(0, due_in=-3)
-        waits.append(pace.wait(0))
+        timer.begin(0)
+        timer.short(0, due_in=-3)
+        waits.append(timer.wait(0))
     assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=200))
 @settings(max_examples=30)
 def test_many_rows_that_fall_due_together_are_looked_for_together(dues: list[float]) -> None:
-    pace = PollTimer(1e6)
-    pace.begin(0)
+    timer = PollTimer(1e6)
+    timer.begin(0)
     for due in dues:
-        pace.due(0, due)
-    pace.short(0)
+        timer.due(0, due)
+    timer.short(0)
     now, looks = 0.0, 0
-    while (wait := pace.wait(now)) is not None and now + wait < 1e5:
+    while (wait := timer.wait(now)) is not None and now + wait < 1e5:
         now += wait
-        pace.begin(now)
-        pace.short(now)
+        timer.begin(now)
+        timer.short(now)
         looks += 1
     assert looks <= len({round(due / GRAIN) for due in dues} | {round(due / GRAIN) + 1 for due in dues})
     assert now == pytest.approx(max(dues), abs=2 * GRAIN)

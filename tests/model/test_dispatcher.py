@@ -64,7 +64,7 @@ class Script:
 
 
 def machine(queue: Queue, others: Others) -> type[RuleBasedStateMachine]:
-    class PumpModel(RuleBasedStateMachine):
+    class DispatcherModel(RuleBasedStateMachine):
         @initialize(workers=st.integers(1, 3), prefetch=st.integers(0, 2))
         def start(self, workers: int, prefetch: int) -> None:
             CLOCK.set(START)
@@ -75,8 +75,8 @@ def machine(queue: Queue, others: Others) -> type[RuleBasedStateMachine]:
             self.crashed: list[Stepper] = []
             self.consumers = [self.consumer(KEEN), self.consumer(LAZY)]
 
-        def consumer(self, keeper: float) -> Stepper:
-            return Stepper(queue, CLOCK, self.script.handle, by_key=False, keeper=keeper, **self.settings)
+        def consumer(self, extends: float) -> Stepper:
+            return Stepper(queue, CLOCK, self.script.handle, by_key=False, extends=extends, **self.settings)
 
         @property
         def all(self) -> Sequence[Stepper]:
@@ -92,7 +92,7 @@ def machine(queue: Queue, others: Others) -> type[RuleBasedStateMachine]:
             CLOCK.advance(seconds)
 
         @rule(who=st.integers(0, 1))
-        def a_pump_steps(self, who: int) -> None:
+        def a_dispatcher_steps(self, who: int) -> None:
             assert self.consumers[who].step()
 
         @rule(who=st.integers(0, 1))
@@ -119,17 +119,17 @@ def machine(queue: Queue, others: Others) -> type[RuleBasedStateMachine]:
         @rule(who=st.integers(0, 1))
         def a_consumer_stops_and_another_starts(self, who: int) -> None:
             self.consumers[who].stop()
-            assert self.consumers[who].pump.held == 0
+            assert self.consumers[who].dispatcher.held == 0
             self.replace(who)
 
         @rule(who=st.integers(0, 1))
         def a_consumer_gives_up_and_its_handlers_end_too_late(self, who: int) -> None:
             one = self.consumers[who]
-            one.pump.give_up()
+            one.dispatcher.give_up()
             for _ in range(10):
                 if not one.step():
                     break
-            assert one.pump.held == 0
+            assert one.dispatcher.held == 0
             settled = len(one.of("acknowledged", "dropped", "retried"))
             for work in list(one.in_work):
                 one.handle(work)
@@ -156,7 +156,7 @@ def machine(queue: Queue, others: Others) -> type[RuleBasedStateMachine]:
         @invariant()
         def no_consumer_holds_more_than_it_may_nor_is_told_twice_that_it_is_late(self) -> None:
             for one in self.consumers:
-                assert one.pump.held <= one.hands.capacity
+                assert one.dispatcher.held <= one.in_flight.capacity
                 assert one.recorder.of("trouble", "gone") == []
 
         def teardown(self) -> None:
@@ -174,7 +174,7 @@ def machine(queue: Queue, others: Others) -> type[RuleBasedStateMachine]:
                     one.step()
             assert self.done() == Counter(self.ids)
 
-    return PumpModel
+    return DispatcherModel
 
 
 def run(database: Database, spec: TableSpec, examples: int) -> None:

@@ -1,4 +1,4 @@
-"""Lease, for tasks: rows that go from step to step, and that somebody may resume by hand.
+"""What the lease's statements say of tasks: rows that go from step to step, and that somebody may resume by hand.
 
 A task that waits for its retry keeps an ended lease. So one that has been tried and has none was parked, and its error
 cleared since, whatever its steps' limits are: its count starts afresh.
@@ -16,7 +16,7 @@ from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec
 from sqlqueue.sql import fill
 from sqlqueue.statements import Settlements, finish, park, release, retry, settle
-from sqlqueue.strategies.lease import Shape
+from sqlqueue.strategies.plan import Shape
 
 #: The cap that claims are made with: whoever has been tried, and holds no lease, was resumed.
 RESUMED = 1
@@ -70,28 +70,25 @@ class Stepping:
     adopt_after: float | None = None
     left: LeftAlone = attrs.field(factory=LeftAlone, eq=False)
 
-
-def shape_of(sql: QueueSQL, stepping: Stepping, assigned: Callable[[str], str]) -> Shape:
-    """The statements of a queue of tasks. `assigned`: a given step as the payload's column takes it."""
-    listed = sql.dialect.list_encoder() or list
-    moments: dict[str, Callable[[datetime], object]] = {"left_alone": lambda now: listed(stepping.left.ids(now))}
-    noted: list[str] = []
-    if stepping.updated_at is not None:
-        encode = sql.dialect.encoder(stepping.updated_at) or (lambda now: now)
-        noted = [f"{sql.dialect.quote(stepping.updated_at.name)} = :now_updated_at"]
-        moments["now_updated_at"] = encode
-        if stepping.adopt_after is not None:
-            ago = timedelta(seconds=stepping.adopt_after)
-            moments["changed_before"] = lambda now: encode(now - ago)
-    return Shape(
-        settlements=_settlements(sql, noted, assigned),
-        free=[
-            _ours(sql, stepping),
-            f"NOT {sql.dialect.any_of(sql.spec.id, sql.column(Role.ID), 'left_alone')}",
-        ],
-        taking=noted,
-        moments=moments,
-    )
+    def shape(self, sql: QueueSQL, assigned: Callable[[str], str]) -> Shape:
+        """The statements of a queue of tasks. `assigned`: a given step as the payload's column takes it."""
+        listed = sql.dialect.list_encoder() or list
+        moments: dict[str, Callable[[datetime], object]] = {"left_alone": lambda now: listed(self.left.ids(now))}
+        noted: list[str] = []
+        if self.updated_at is not None:
+            encode = sql.dialect.encoder(self.updated_at) or (lambda now: now)
+            noted = [f"{sql.dialect.quote(self.updated_at.name)} = :now_updated_at"]
+            moments["now_updated_at"] = encode
+            if self.adopt_after is not None:
+                ago = timedelta(seconds=self.adopt_after)
+                moments["changed_before"] = lambda now: encode(now - ago)
+        return Shape(
+            settlements=_settlements(sql, noted, assigned),
+            cap=RESUMED,
+            free=[_ours(sql, self), f"NOT {sql.dialect.any_of(sql.spec.id, sql.column(Role.ID), 'left_alone')}"],
+            taking=noted,
+            moments=moments,
+        )
 
 
 def _ours(sql: QueueSQL, stepping: Stepping) -> str:

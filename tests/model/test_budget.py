@@ -24,10 +24,10 @@ LIMIT = 10.0
 
 @attrs.define(eq=False)
 class Asker:
-    """A thread that asks for a connection for `seat`, and keeps it until it is told to give it back."""
+    """A thread that asks for a connection for a delivery of `queue`, and keeps it until it is told to give it back."""
 
     slots: Slots
-    seat: str | None
+    queue: str | None
     gives_up: bool = False
     asked: Event = attrs.field(factory=Event)
     held: Event = attrs.field(factory=Event)
@@ -41,14 +41,17 @@ class Asker:
 
     def _run(self) -> None:
         try:
-            with self.slots.one(LIMIT, self.seat, self._given_up):
-                self.held.set()
-                self.release.wait(LIMIT)
+            self.slots.take(LIMIT, self.queue, self._given_up)
         except BudgetSpent:
             assert self.gives_up
+            return
+        self.held.set()
+        self.asked.set()
+        self.release.wait(LIMIT)
+        self.slots.give_back(self.queue)
 
     def _given_up(self) -> bool:
-        self.asked.set()  # it is asked once this thread stands in the line
+        self.asked.set()  # this thread waits
         return self.gives_up
 
     def end(self) -> None:
@@ -69,13 +72,13 @@ class SlotsModel(RuleBasedStateMachine):
         self.holding: list[Asker] = []
 
     @property
-    def most_seated(self) -> int:
+    def most_by_deliveries(self) -> int:
         return max(1, self.most - 1) if self.statements else self.most
 
     @precondition(lambda self: len(self.waiting) < 4)
-    @rule(seat=st.sampled_from([None, "one", "other"]))
-    def somebody_asks(self, seat: str | None) -> None:
-        asker = Asker(self.slots, seat)
+    @rule(queue=st.sampled_from([None, "one", "other"]))
+    def somebody_asks(self, queue: str | None) -> None:
+        asker = Asker(self.slots, queue)
         self.waiting.append(asker)
         asker.start()
         self.serve()
@@ -123,19 +126,19 @@ class SlotsModel(RuleBasedStateMachine):
         """The first that came; who holds one for a delivery lets pass those whose place is kept."""
         if len(self.holding) >= self.most:
             return None
-        seats_free = sum(one.seat is not None for one in self.holding) < self.most_seated
-        return next((one for one in self.waiting if seats_free or one.seat is None), None)
+        for_deliveries = sum(one.queue is not None for one in self.holding) < self.most_by_deliveries
+        return next((one for one in self.waiting if for_deliveries or one.queue is None), None)
 
     @invariant()
     def those_hold_connections_that_should(self) -> None:
         assert self.slots.held == len(self.holding) <= self.most
-        assert self.slots.seated == sum(one.seat is not None for one in self.holding)
+        assert self.slots.held_by_deliveries == sum(one.queue is not None for one in self.holding)
         assert not any(one.held.is_set() for one in self.waiting)
 
     @invariant()
     def a_queue_knows_whether_others_wait(self) -> None:
-        for seat in ("one", "other"):
-            assert self.slots.wanted(seat) == any(one.seat != seat for one in self.waiting)
+        for queue in ("one", "other"):
+            assert self.slots.wanted(queue) == any(one.queue != queue for one in self.waiting)
 
     def teardown(self) -> None:
         for one in [*getattr(self, "waiting", ()), *getattr(self, "holding", ())]:

@@ -1,8 +1,7 @@
-"""A model of the hands where a handler takes batches: what is in them, and how much more may be claimed."""
+"""A model of what is in flight where a handler takes batches: what is in them, and how much more may be claimed."""
 
 from datetime import datetime, timedelta
 from queue import Empty
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,24 +16,25 @@ from hypothesis.stateful import (
 
 from sqlqueue import Delivery
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.in_flight import BatchInFlight, FinishedBatch
-from sqlqueue.consumer.run_handler import Finished, Work
-from sqlqueue.outcome import ACKNOWLEDGED
+from sqlqueue.consumer.in_flight import InFlight
+from sqlqueue.consumer.run_handler import RELEASED, Finished, Work
+from sqlqueue.outcome import ACKNOWLEDGED, Move, Settlement, Verdict
 from sqlqueue.strategies.claim import Claim
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=5)
+RETRIED = Verdict(Settlement(Move.RETRY, due=LATER), "retried")
 
 
-class BatchHandsModel(RuleBasedStateMachine):
+class BatchesInFlightModel(RuleBasedStateMachine):
     """`out`: the batches that workers have; `held`: all rows, `waiting`: by key those behind the leading one."""
 
     @initialize(workers=st.integers(1, 3), prefetch=st.integers(0, 5), batch=st.integers(1, 4), by_key=st.booleans())
     def start(self, workers: int, prefetch: int, batch: int, by_key: bool) -> None:
-        self.hands = BatchInFlight(workers=workers, prefetch=prefetch, by_key=by_key, batch=batch)
+        self.in_flight = InFlight(workers=workers, prefetch=prefetch, by_key=by_key, batch=batch)
         self.batch, self.by_key, self.workers = batch, by_key, workers
-        assert self.hands.capacity >= workers * batch + prefetch
-        assert self.hands.capacity % batch == 0
+        assert self.in_flight.capacity >= workers * batch + prefetch
+        assert self.in_flight.capacity % batch == 0
         self.ids = 0
         self.out: list[list[Work]] = []
         self.waiting: dict[object, list[Work]] = {}
@@ -45,30 +45,31 @@ class BatchHandsModel(RuleBasedStateMachine):
         rows = [*self.ready, *(work for batch in self.out for work in batch)]
         return {work.key for work in rows if self.by_key and work.key is not None}
 
-    @precondition(lambda self: self.hands.room > 0)
+    @precondition(lambda self: self.in_flight.room > 0)
     @rule(data=st.data())
     def rows_are_claimed(self, data: st.DataObject) -> None:
-        for _ in range(data.draw(st.integers(1, self.hands.room))):
+        for _ in range(data.draw(st.integers(1, self.in_flight.room))):
             self.ids += 1
             claim = Claim(id=self.ids, token=NOW, expires=NOW, attempt=1, row=())
             work = Work(Delivery("jobs", claim), data.draw(st.sampled_from([None, "a", "b"])))
-            if self.hands.blocked(work) is not None:
+            if not self.in_flight.claimed([work]):
+                assert self.goes_back() == [work]
                 continue
-            self.hands.take(work)
             if work.key in self.busy:
                 self.waiting.setdefault(work.key, []).append(work)
             else:
                 self.ready.append(work)
-        self.hands.hand_out()
+        self.in_flight.hand_out()
 
     @precondition(lambda self: len(self.out) < self.workers)
     @rule()
     def a_worker_asks_for_a_batch(self) -> None:
         try:
-            works: list[Work] = self.hands.ready.get_nowait()
+            works = self.in_flight.ready.get_nowait()
         except Empty:
             assert self.ready == []
             return
+        assert works is not None
         assert works == self.ready[: len(works)]
         del self.ready[: len(works)]
         assert 1 <= len(works) <= self.batch
@@ -81,46 +82,56 @@ class BatchHandsModel(RuleBasedStateMachine):
     def a_batch_comes_back_and_its_rows_leave(self, data: st.DataObject) -> None:
         works = self.out.pop(data.draw(st.integers(0, len(self.out) - 1)))
         finished = [Finished(work, ACKNOWLEDGED) for work in works]
-        assert list(self.hands.came_back([FinishedBatch(len(works), finished)])) == finished
+        assert self.in_flight.came_back([(works, finished)]) == []
+        assert self.in_flight.unsettled == finished
+        self.in_flight.unsettled = []
         for work in works:
             behind = self.waiting.pop(work.key, []) if self.by_key and work.key is not None else []
             how = data.draw(st.sampled_from(["settled", "retried", "dropped"]))
             if how == "settled":
-                self.hands.settled(work)
+                assert self.in_flight.settled([Finished(work, ACKNOWLEDGED)]) == []
                 self.ready += behind[:1]
                 if behind[1:]:
                     self.waiting[work.key] = behind[1:]
                 continue
-            back: Any = self.hands.retried(work, LATER) if how == "retried" else self.hands.dropped(work)
-            assert list(back) == behind
-            for one in back:
-                assert list(self.hands.dropped(one)) == []
-        self.hands.hand_out()
+            if how == "retried":
+                assert self.in_flight.settled([Finished(work, RETRIED)]) == [LATER]
+            else:
+                self.in_flight.drop(work)
+            assert self.goes_back() == behind
+        self.in_flight.hand_out()
 
     @rule()
     def the_queue_stops(self) -> None:
         waiting = [work for line in self.waiting.values() for work in line]
-        back = self.hands.unstarted()
+        self.in_flight.put_back_unstarted()
+        back = self.goes_back()
         assert sorted(map(id, back)) == sorted(map(id, [*waiting, *self.ready]))
         self.waiting.clear()
         self.ready.clear()
-        for work in back:
-            assert list(self.hands.dropped(work)) == []
+
+    def goes_back(self) -> list[Work]:
+        """The rows that go back, settled by the next turn; they start nobody."""
+        released, self.in_flight.unsettled = self.in_flight.unsettled, []
+        assert all(one.verdict is RELEASED for one in released)
+        assert self.in_flight.settled(released) == []
+        assert self.in_flight.unsettled == []
+        return [one.work for one in released]
 
     @invariant()
     def what_is_held_is_what_the_model_holds(self) -> None:
         waiting = [work for line in self.waiting.values() for work in line]
-        assert self.hands.held == {*waiting, *self.ready, *(work for batch in self.out for work in batch)}
+        assert self.in_flight.held == {*waiting, *self.ready, *(work for batch in self.out for work in batch)}
 
     @invariant()
     def no_more_is_claimed_than_workers_can_begin(self) -> None:
         """A worker that has a batch has no room, however few rows are in it."""
-        assert self.hands.room <= self.hands.capacity - self.batch * len(self.out) - len(self.ready)
+        assert self.in_flight.room <= self.in_flight.capacity - self.batch * len(self.out) - len(self.ready)
         if not self.out and not self.ready and not self.waiting:
-            assert self.hands.room == self.hands.capacity
+            assert self.in_flight.room == self.in_flight.capacity
 
 
 def test_batches_hold_what_was_claimed_and_no_more_is_claimed_than_workers_can_begin() -> None:
     run_state_machine_as_test(
-        BatchHandsModel, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+        BatchesInFlightModel, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
     )

@@ -9,39 +9,39 @@ from hypothesis.stateful import initialize, invariant, precondition, rule, run_s
 
 from sqlqueue import Broker
 from sqlqueue.outcome import ACKNOWLEDGE, Move, Settlement
+from tests.model.connection_worker import Instance, Worker, brokers
 from tests.model.forms import BY_ROW_LOCK, Form, Others, by_advisory_lock, declare
 from tests.model.queue import LEASE, Table
 from tests.model.rules import MOST, Producers, quick, settlements
-from tests.model.seated import Instance, Seat, brokers
 from tests.support.database import Database
 
 
 def machine(broker: Broker, form: Form, processes: Sequence[Broker], others: Others) -> type[Producers]:
     """The machine for one form of table."""
 
-    class SeatsModel(Producers):
+    class ConnectionWorkersModel(Producers):
         @initialize()
         def start(self) -> None:
             self.table = Table(broker, form, others)
             self.instances = [Instance(self.table, process) for process in processes]
-            self.ghosts: list[tuple[Instance, Seat]] = []
+            self.ghosts: list[tuple[Instance, Worker]] = []
 
         @property
-        def all_taken(self) -> list[tuple[Instance, Seat]]:
-            return [(one, seat) for one in self.instances for seat in one.taken_seats]
+        def all_taken(self) -> list[tuple[Instance, Worker]]:
+            return [(one, worker) for one in self.instances for worker in one.busy_workers]
 
-        @precondition(lambda self: any(one.free_seats for one in self.instances))
+        @precondition(lambda self: any(one.free_workers for one in self.instances))
         @rule(data=st.data())
         def a_worker_looks_for_a_row(self, data: st.DataObject) -> None:
-            one = data.draw(st.sampled_from([one for one in self.instances if one.free_seats]))
-            one.look(one.free_seats[0])
+            one = data.draw(st.sampled_from([one for one in self.instances if one.free_workers]))
+            one.look(one.free_workers[0])
 
         @precondition(lambda self: self.all_taken)
         @rule(data=st.data(), look=st.booleans())
         def a_worker_settles_its_row_and_may_look_for_another(self, data: st.DataObject, look: bool) -> None:
-            one, seat = data.draw(st.sampled_from(self.all_taken))
-            assert seat.claim is not None
-            one.settle(seat, data.draw(settlements(form, seat.claim)), look=look)
+            one, worker = data.draw(st.sampled_from(self.all_taken))
+            assert worker.claim is not None
+            one.settle(worker, data.draw(settlements(form, worker.claim)), look=look)
 
         @rule(who=st.integers(0, 1))
         def a_process_crashes_and_another_takes_its_place(self, who: int) -> None:
@@ -52,25 +52,25 @@ def machine(broker: Broker, form: Form, processes: Sequence[Broker], others: Oth
         @rule(data=st.data())
         def the_sessions_of_a_process_end_and_it_connects_again(self, data: st.DataObject) -> None:
             one = data.draw(st.sampled_from(self.losable))
-            self.ghosts += [(one, seat) for seat in one.lose_sessions()]
+            self.ghosts += [(one, worker) for worker in one.lose_sessions()]
 
         @property
         def losable(self) -> list[Instance]:
-            return [one for one in self.instances if one.taken_seats]
+            return [one for one in self.instances if one.busy_workers]
 
         @precondition(lambda self: self.ghosts)
         @rule(data=st.data())
         def what_a_worker_still_says_on_a_lost_session_changes_nothing(self, data: st.DataObject) -> None:
             ghost = data.draw(st.sampled_from(self.ghosts))
-            one, seat = ghost
-            assert seat.claim is not None
-            settlement = data.draw(settlements(form, seat.claim))
+            one, worker = ghost
+            assert worker.claim is not None
+            settlement = data.draw(settlements(form, worker.claim))
             self.ghosts.remove(ghost)
-            one.settle_late(seat, settlement)
+            one.settle_late(worker, settlement)
 
         @invariant()
         def no_row_is_held_by_two_nor_two_of_a_line(self) -> None:
-            held = [seat.claim.id for _, seat in self.all_taken if seat.claim is not None]
+            held = [worker.claim.id for _, worker in self.all_taken if worker.claim is not None]
             assert len(held) == len(set(held))
             there = [self.table.rows[id] for id in held if id in self.table.rows]
             lines = [line for row in there if (line := self.table.line(row)) is not None]
@@ -83,24 +83,24 @@ def machine(broker: Broker, form: Form, processes: Sequence[Broker], others: Oth
             finally:
                 for one in self.instances:
                     one.crash()
-                for _, seat in self.ghosts:
-                    seat.close()
+                for _, worker in self.ghosts:
+                    worker.close()
 
         def work_off(self) -> None:
             for one in self.instances:
-                for seat in tuple(one.lost):  # until its worker ends a key is in work here
-                    one.settle_late(seat, ACKNOWLEDGE)
-            for one, seat in self.all_taken:
-                one.settle(seat, ACKNOWLEDGE, look=False)
+                for worker in tuple(one.lost):  # until its worker ends a key is in work here
+                    one.settle_late(worker, ACKNOWLEDGE)
+            for one, worker in self.all_taken:
+                one.settle(worker, ACKNOWLEDGE, look=False)
             for _ in range(3 * MOST):
                 self.table.clock.advance(10 * LEASE)
                 for one in self.instances:
-                    one.look(one.free_seats[0])
-                for one, seat in self.all_taken:
-                    one.settle(seat, ACKNOWLEDGE, look=False)
+                    one.look(one.free_workers[0])
+                for one, worker in self.all_taken:
+                    one.settle(worker, ACKNOWLEDGE, look=False)
             assert [row for row in self.table.rows.values() if row.unfinished] == []
 
-    return SeatsModel
+    return ConnectionWorkersModel
 
 
 def run(database: Database, form: Form, examples: int) -> None:
@@ -150,11 +150,11 @@ def starves_nobody(database: Database, form: Form) -> None:
         table.enqueue_many(3)
         poison = min(table.rows)
         one = Instance(table, first)
-        one.look(one.seats[0])
+        one.look(one.workers[0])
         for _ in range(6):
-            claim = one.seats[0].claim
+            claim = one.workers[0].claim
             assert claim is not None
-            one.settle(one.seats[0], Settlement(Move.RETRY) if claim.id == poison else ACKNOWLEDGE, look=True)
+            one.settle(one.workers[0], Settlement(Move.RETRY) if claim.id == poison else ACKNOWLEDGE, look=True)
         one.crash()
         assert list(table.rows) == [poison]
 

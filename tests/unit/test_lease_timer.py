@@ -12,32 +12,32 @@ def test_nothing_held_waits_for_nothing() -> None:
 
 
 def test_the_first_extension_comes_half_a_lease_after_the_oldest_was_written() -> None:
-    keeper = LeaseTimer(30)
-    keeper.written(100)
-    keeper.written(110)
-    assert [keeper.wait(now) for now in (100, 110, 115, 120)] == [15, 5, 0, 0]
+    timer = LeaseTimer(30)
+    timer.written(100)
+    timer.written(110)
+    assert [timer.wait(now) for now in (100, 110, 115, 120)] == [15, 5, 0, 0]
 
 
 def test_extensions_follow_each_other_by_half_a_lease_while_anything_is_held() -> None:
-    keeper = LeaseTimer(30)
-    keeper.written(100)
-    keeper.extended(115, held=True)
-    assert keeper.wait(115) == 15
-    keeper.extended(130, held=False)
-    assert keeper.wait(130) is None
-    keeper.written(131)
-    assert keeper.wait(131) == 15
+    timer = LeaseTimer(30)
+    timer.written(100)
+    timer.extended(115, held=True)
+    assert timer.wait(115) == 15
+    timer.extended(130, held=False)
+    assert timer.wait(130) is None
+    timer.written(131)
+    assert timer.wait(131) == 15
 
 
 def test_after_a_failure_there_is_time_for_several_more_tries() -> None:
-    keeper = LeaseTimer(8)
-    keeper.written(0)
+    timer = LeaseTimer(8)
+    timer.written(0)
     tries = 0
     now = 4.0
     while now < 8:
         tries += 1
-        keeper.failed(now)
-        wait = keeper.wait(now)
+        timer.failed(now)
+        wait = timer.wait(now)
         assert wait is not None
         now += wait
     assert tries >= 4
@@ -48,27 +48,27 @@ def test_after_a_failure_there_is_time_for_several_more_tries() -> None:
     st.lists(st.tuples(st.floats(0, 1e3), st.sampled_from(["claim", "settle"])), max_size=30),
 )
 def test_no_lease_that_is_held_waits_longer_than_half_of_itself(lease: float, steps: list[tuple[float, str]]) -> None:
-    keeper = LeaseTimer(lease)
+    timer = LeaseTimer(lease)
     now = 0.0
     written: list[float] = []
     for pause, action in steps:
         end = now + pause
-        while (wait := keeper.wait(now)) is not None and now + wait <= end:
+        while (wait := timer.wait(now)) is not None and now + wait <= end:
             now += wait
             assert all(now - one <= lease / 2 * 1.000001 for one in written)
-            keeper.extended(now, bool(written))
+            timer.extended(now, bool(written))
             written = [now for _ in written]
         now = end
         if action == "claim":
-            keeper.written(now)
+            timer.written(now)
             written.append(now)
         elif written:
             written.pop(0)
-    assert keeper.wait(now) is not None or not written
+    assert timer.wait(now) is not None or not written
 
 
 @pytest.mark.parametrize("lease", [0.1, 1, 30, 86_400])
 def test_the_wait_is_never_negative(lease: float) -> None:
-    keeper = LeaseTimer(lease)
-    keeper.written(0)
-    assert keeper.wait(10 * lease) == 0
+    timer = LeaseTimer(lease)
+    timer.written(0)
+    assert timer.wait(10 * lease) == 0

@@ -12,18 +12,19 @@ from sqlqueue.dialect import Trouble
 from sqlqueue.outcome import Move, Settlement
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.strategies.advisory import Advisory
-from sqlqueue.strategies.claim import Claim, ConnectionStrategy
-from sqlqueue.strategies.key_locks import ByFunction
+from sqlqueue.strategies.claim import Claim, ConnectionStrategy, Turn
+from sqlqueue.strategies.key_locks import KeyLocked
+from sqlqueue.strategies.plan import QueuePlan
 from sqlqueue.strategies.row_lock import RowLock
 from tests.model.queue import AT_ONCE, Row, Table
 from tests.support.database import Database
 
 #: Rows that one consumer has in work at once.
-SEATS = 2
+WORKERS = 2
 
 
 @attrs.define(eq=False)
-class Seat:
+class Worker:
     """A connection, the row that it holds, and the key of that row's lock."""
 
     strategy: ConnectionStrategy
@@ -50,78 +51,72 @@ class Instance:
     def __init__(self, table: Table, broker: Broker) -> None:
         self.table, self.broker = table, broker
         self.strategy = self._strategy()
-        self.seats = [Seat(self.strategy) for _ in range(SEATS)]
+        self.workers = [Worker(self.strategy) for _ in range(WORKERS)]
         self._goes_round = False
         self._came_back: Row | None = None
         self._strikes = 0
-        self.lost: list[Seat] = []
+        self.lost: list[Worker] = []
 
     def _strategy(self) -> ConnectionStrategy:
         form, lock = self.table.form, self.table.form.spec.advisory_lock
         sql = QueueSQL(self.broker.dialect, form.spec, grouped=form.group is not None)
         payload = form.spec.role(Role.PAYLOAD)
         assert payload is not None
-        common: dict[str, Any] = {
-            "columns": (payload,),
-            "cap": form.cap,
-            "group": form.group,
-            "leaving": form.leaving(sql, (payload,)),
-        }
+        dead_letters = form.dead_letters(sql, (payload,))
+        plan = QueuePlan(sql=sql, columns=(payload,), cap=form.cap, group=form.group, dead_letters=dead_letters)
         if lock is None:
-            return RowLock(sql, most=1, **common)
+            return RowLock(plan)
         if lock.lock is not None and lock.unlock is not None:
-            return ByFunction(sql, lock=lock.lock, unlock=lock.unlock, **common)
+            return KeyLocked(plan, lock=lock.lock, unlock=lock.unlock)
         locks = self.broker.pool.key_locks
         if locks is None:
-            return Advisory(sql, **common)
+            return Advisory(plan)
         locks.open()
-        return ByFunction(
-            sql, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key), **common
-        )
+        return KeyLocked(plan, lock=lambda _, key: locks.try_lock(key), unlock=lambda _, key: locks.unlock(key))
 
     @property
-    def free_seats(self) -> list[Seat]:
-        return [seat for seat in self.seats if seat.claim is None]
+    def free_workers(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.claim is None]
 
     @property
-    def taken_seats(self) -> list[Seat]:
-        return [seat for seat in self.seats if seat.claim is not None]
+    def busy_workers(self) -> list[Worker]:
+        return [worker for worker in self.workers if worker.claim is not None]
 
     # -- turns ------------------------------------------------------------------------------------------------
 
-    def look(self, seat: Seat) -> None:
-        """Claim a row; the seat's connection is none of the pool's, whose threads would meddle with the model."""
-        if seat.connection is None:
-            seat.connection = seat.lent.enter_context(self.broker.pool.direct())
-        self._turn(seat, None, look=True)
+    def look(self, worker: Worker) -> None:
+        """Claim a row; the worker's connection is none of the pool's, whose threads would meddle with the model."""
+        if worker.connection is None:
+            worker.connection = worker.lent.enter_context(self.broker.pool.direct())
+        self._turn(worker, None, look=True)
 
-    def settle(self, seat: Seat, settlement: Settlement, *, look: bool) -> None:
-        """Settle a seat's row and, with `look`, claim another in the same turn."""
-        self._turn(seat, settlement, look=look)
+    def settle(self, worker: Worker, settlement: Settlement, *, look: bool) -> None:
+        """Settle a worker's row and, with `look`, claim another in the same turn."""
+        self._turn(worker, settlement, look=look)
 
-    def _turn(self, seat: Seat, settlement: Settlement | None, *, look: bool) -> None:
-        claim, now = seat.claim, self.table.now
+    def _turn(self, worker: Worker, settlement: Settlement | None, *, look: bool) -> None:
+        claim, now = worker.claim, self.table.now
         settling = [(claim, settlement)] if claim and settlement else []
-        turned = self.strategy.turn(seat.connection, settling, int(look), now)
+        turned = self.strategy.turn(worker.connection, Turn(settlements=settling, limit=int(look), now=now))
         assert turned.failed is None
         assert turned.lost == ()
         assert list(turned.gone) == [claim for claim, one in settling if not self._settle(claim, one, now)]
-        assert not seat.connection.closed
-        own = [seat.key] if claim and isinstance(self.strategy, ByFunction) else []
-        seat.claim = self._claimed(turned.claims, own) if look else None
-        if seat.claim is None:
+        assert not worker.connection.closed
+        own = [worker.key] if claim and isinstance(self.strategy, KeyLocked) else []
+        worker.claim = self._claimed(turned.claims, own) if look else None
+        if worker.claim is None:
             assert list(turned.claims) == []
         elif self.table.form.spec.advisory_lock is not None:
-            seat.key = self.table.lock(self.table.rows[seat.claim.id])
+            worker.key = self.table.lock(self.table.rows[worker.claim.id])
 
     # -- what a turn should do --------------------------------------------------------------------------------
 
     def _claimed(self, claims: Any, own: list[Any]) -> Claim | None:
         """`own`: the key of the row that was settled, if that was still locked when the next was looked for."""
         free = self.table.claimable()
-        if isinstance(self.strategy, ByFunction):
+        if isinstance(self.strategy, KeyLocked):
             # A key is in work here until its worker lets it go, although its session may be over.
-            lost = [seat.key for seat in self.lost]
+            lost = [worker.key for worker in self.lost]
             free = [row for row in free if self.table.lock(row) not in lost]
         if own:
             free = [row for row in free if self.table.lock(row) not in own] or free
@@ -236,52 +231,52 @@ class Instance:
 
     def crash(self) -> None:
         """Its connections are closed without a word, and its locks with them."""
-        self._lose(self.taken_seats)
-        with self._waits_for_the_server(self.seats):
-            for seat in self.seats:
-                seat.close()
+        self._lose(self.busy_workers)
+        with self._waits_for_the_server(self.workers):
+            for worker in self.workers:
+                worker.close()
         locks = self.broker.pool.key_locks
         if locks is not None:
             locks.close()
 
-    def lose_sessions(self) -> list[Seat]:
-        """The server ends the sessions of its rows in work, which it has not noticed; the seats that still believe."""
-        seats = self.taken_seats
-        with self._waits_for_the_server(seats):
+    def lose_sessions(self) -> list[Worker]:
+        """The server ends the sessions of its rows in work, which it has not noticed; those workers."""
+        workers = self.busy_workers
+        with self._waits_for_the_server(workers):
             pass
-        self._lose(seats)
-        self.lost += seats
-        self.seats = [Seat(self.strategy) if seat in seats else seat for seat in self.seats]
-        return seats
+        self._lose(workers)
+        self.lost += workers
+        self.workers = [Worker(self.strategy) if worker in workers else worker for worker in self.workers]
+        return workers
 
     @contextmanager
-    def _waits_for_the_server(self, seats: list[Seat]) -> Iterator[None]:
+    def _waits_for_the_server(self, workers: list[Worker]) -> Iterator[None]:
         postgres = self.table.others.kind == "postgres"
-        open_seats = [seat for seat in seats if seat.connection is not None] if postgres else []
-        pids = [seat.connection.driver.info.backend_pid for seat in open_seats]
+        connected = [worker for worker in workers if worker.connection is not None] if postgres else []
+        pids = [worker.connection.driver.info.backend_pid for worker in connected]
         yield
         for pid in pids:
             # Waits until the session is over; it may be already.
             self.table.others.ask("SELECT pg_terminate_backend(?, 10000)", pid)
 
-    def _lose(self, seats: list[Seat]) -> None:
-        for seat in seats:
-            assert seat.claim is not None
-            row = self.table.rows.get(seat.claim.id)
-            self.table.locked.pop(seat.claim.id, None)
+    def _lose(self, workers: list[Worker]) -> None:
+        for worker in workers:
+            assert worker.claim is not None
+            row = self.table.rows.get(worker.claim.id)
+            self.table.locked.pop(worker.claim.id, None)
             if row is not None:
                 row.held = False
 
-    def settle_late(self, seat: Seat, settlement: Settlement) -> None:
+    def settle_late(self, worker: Worker, settlement: Settlement) -> None:
         """What a worker says whose session is over changes nothing."""
-        assert seat.claim is not None
+        assert worker.claim is not None
         self._note_again(settlement)
         lost = None
         try:
-            self.strategy.turn(seat.connection, [(seat.claim, settlement)], 0, self.table.now)
+            self.strategy.turn(worker.connection, Turn(settlements=[(worker.claim, settlement)], now=self.table.now))
         except Exception as error:  # noqa: BLE001 - the driver's own, told apart below
             lost = self.broker.dialect.classify(error)
         assert lost is Trouble.LOST or (lost is None and not self._writes(settlement.move))
-        self.strategy.let_go(seat.connection, seat.claim)
-        self.lost.remove(seat)
-        seat.close()
+        self.strategy.let_go(worker.connection, worker.claim)
+        self.lost.remove(worker)
+        worker.close()

@@ -80,7 +80,7 @@ def test_rows_in_work_when_the_server_goes_away_are_told_as_lost_and_run_again(
             recorder.wait_for("trouble", count=2)
             assert kinds(list(recorder.of("trouble"))) == {"lost"}
             health = consumer.health()
-            assert (health.state, health.ok, health.queues[0].in_hand) == ("running", False, 0)
+            assert (health.state, health.ok, health.queues[0].in_flight) == ("running", False, 0)
             assert recorder.of("acknowledged") == []
             assert before <= set(threading.enumerate())
             front.forward()
@@ -162,7 +162,7 @@ def test_an_acknowledgement_that_meets_a_lock_is_tried_again(postgres_database: 
             psql.execute("SELECT pg_advisory_unlock(1)")
             recorder.wait_for("acknowledged")
             assert len(recorder.of("started")) == 1
-            assert consumer.health().queues[0].in_hand == 0
+            assert consumer.health().queues[0].in_flight == 0
     assert postgres_database.execute(LEFT) == [(0,)]
 
 
@@ -208,7 +208,7 @@ def test_a_row_whose_settlement_and_new_lock_both_fail_returns_to_the_queue(post
             taking.start()  # waits for the row's transaction
             recorder.wait_for("lease_lost", timeout=2 * LIMIT)
             taking.join()
-            assert consumer.health().queues[0].in_hand == 0
+            assert consumer.health().queues[0].in_flight == 0
             psql.execute("SELECT pg_advisory_unlock(1)")
             other.execute("ROLLBACK")
             assert inbox.next() == 1
@@ -233,7 +233,7 @@ def test_a_stop_while_the_server_is_away_ends_in_time(postgres_database: Databas
         stop.start()
         stop.join(5)
         assert not stop.is_alive()
-        assert consumer.health().queues[0].in_hand == 0
+        assert consumer.health().queues[0].in_flight == 0
         gate.open(1)
         front.forward()
 

@@ -1,4 +1,4 @@
-"""A model of the keys of a queue whose workers claim for themselves: what a claim passes over."""
+"""A model of key order where connection workers claim for themselves: what a claim passes over."""
 
 from datetime import datetime, timedelta
 
@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sqlqueue import Delivery
 from sqlqueue.clock import UTC
-from sqlqueue.consumer.key_order import Keys
+from sqlqueue.consumer.key_order import KeyOrder
 from sqlqueue.consumer.run_handler import Work
 from sqlqueue.strategies.claim import Claim
 
@@ -17,12 +17,12 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEYS = ["a", "b", None]
 
 
-class KeysModel(RuleBasedStateMachine):
+class ClaimsModel(RuleBasedStateMachine):
     """`in_work`: rows; `failed`: by key, the row that it waits for and when that is due."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.keys = Keys()
+        self.keys: KeyOrder[Work] = KeyOrder()
         self.ids = 0
         self.in_work: list[Work] = []
         self.failed: dict[str, tuple[int, datetime | None]] = {}
@@ -41,7 +41,7 @@ class KeysModel(RuleBasedStateMachine):
         self.ids += 1
         id = self.failed[str(key)][0] if waits else self.ids
         work = Work(Delivery("jobs", Claim(id=id, token=None, expires=None, attempt=1, row=())), key)
-        self.keys.claimed(work)
+        assert self.keys.enter(work.key, work)
         self.in_work.append(work)
 
     @precondition(lambda self: self.in_work)
@@ -51,14 +51,14 @@ class KeysModel(RuleBasedStateMachine):
         self.in_work.remove(work)
         due = None if after is None else NOW + timedelta(seconds=after)
         if how == "settled":
-            self.keys.settled(work)
+            self.keys.leave(work.key)
             self.failed.pop(str(work.key), None)
         elif how == "retried":
-            self.keys.retried(work, due)
+            self.keys.hold(work.key, work.delivery.claim.id, due)
             if isinstance(work.key, str):
                 self.failed[work.key] = (work.delivery.claim.id, due)
         else:
-            self.keys.dropped(work)
+            self.keys.put_off(work.key)
 
     @precondition(lambda self: self.failed.keys() - self.busy)
     @rule(data=st.data())
@@ -86,4 +86,4 @@ class KeysModel(RuleBasedStateMachine):
 
 
 def test_a_claim_passes_over_what_the_order_of_keys_asks_for() -> None:
-    run_state_machine_as_test(KeysModel, settings=settings(max_examples=100, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(ClaimsModel, settings=settings(max_examples=100, stateful_step_count=30, deadline=None))

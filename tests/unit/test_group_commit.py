@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 import pytest
 
-from sqlqueue.strategies.group_commit import Combiner
+from sqlqueue.strategies.group_commit import Grouping
 from tests.consumer.helpers import LIMIT, wait_until
 
 
@@ -31,19 +31,19 @@ class Doer:
         return [one.upper() for one in group]
 
 
-def _waits(combiner: Combiner[str], count: int) -> bool:
-    return len(combiner._waiting) == count
+def _waits(grouping: Grouping[str], count: int) -> bool:
+    return len(grouping._waiting) == count
 
 
 def ask(doer: Doer, *others: str) -> dict[str, "Future[str]"]:
     """Ask for "first", and while that is under way for the others, in their order."""
-    combiner: Combiner[str] = Combiner()
+    grouping: Grouping[str] = Grouping()
     with ThreadPoolExecutor(1 + len(others)) as executor:
-        asked = {"first": executor.submit(combiner.do, "first", doer)}
+        asked = {"first": executor.submit(grouping.do, "first", doer)}
         assert doer.under_way.wait(LIMIT)
         for count, one in enumerate(others, 1):
-            asked[one] = executor.submit(combiner.do, one, doer)
-            wait_until(partial(_waits, combiner, count))
+            asked[one] = executor.submit(grouping.do, one, doer)
+            wait_until(partial(_waits, grouping, count))
         doer.go_on.set()
     return asked
 
