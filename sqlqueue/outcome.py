@@ -76,11 +76,6 @@ class Settlement:
     payload: Any = None
     begun: bool = True
 
-    @property
-    def redelivers(self) -> bool:
-        """Whether the row is delivered once more, from `due` on."""
-        return self.move is Move.RETRY or self.move is Move.ADVANCE
-
 
 ACKNOWLEDGE = Settlement(Move.FINISH, keeps=True)
 DROP = Settlement(Move.FINISH)
