@@ -1,38 +1,31 @@
 """The broker: a database, its connections in this process, and the queues on its tables."""
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-import attrs
-
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec, JsonCodec
 from sqlqueue.destination import Destination
-from sqlqueue.dialect import Connection, Dialect, Pool, PoolSettings
+from sqlqueue.dialect import Connection, Dialect, Hint, Pool, PoolSettings
 from sqlqueue.errors import BrokerClosed, DeclarationError
 from sqlqueue.handler import lease_seconds, poll_seconds, some_seconds, whole
 from sqlqueue.plugins import dialect_for, manager, publisher_for
 from sqlqueue.publisher import Publisher
-from sqlqueue.queue import Queue
+from sqlqueue.queue import Queue, ServedQueue
 from sqlqueue.roles import Role
 from sqlqueue.schema import ddl_statements
 from sqlqueue.spec import TableSpec, spec_of
 from sqlqueue.sql import Call, Statement, statement
 from sqlqueue.strategies.transaction import after_commit
 
+log = logging.getLogger("sqlqueue")
 
-@attrs.frozen(eq=False)
-class Listener:
-    """A queue that a consumer of this process serves: `wake` is called for a row on one of its `channels` in its
-    `group` (None: in any), `let_go` before the connections are closed."""
-
-    channels: Sequence[str]
-    group: str | None
-    wake: Callable[[], None]
-    let_go: Callable[[], None]
+#: The payload of a notification that asks every consumer of the table to stop gracefully.
+STOP_WORKER = "stop_worker"
 
 
 class Broker:
@@ -77,7 +70,7 @@ class Broker:
         self._queues: dict[tuple[int, str | None], Queue] = {}
         self._lock = threading.Lock()
         # By process: in a forked child the parent's have no threads.
-        self._listeners: dict[int, list[Listener]] = {}
+        self._served: dict[int, list[ServedQueue]] = {}
         self._pools: dict[int, Pool] = {}
         self._publishers: dict[tuple[int, str], Publisher] = {}
         # The tables, by their description's id, whose handlers listen on channels of their own.
@@ -158,15 +151,15 @@ class Broker:
         """Close the connections and publishers that the broker opened. A pool of the user's stays open. May be called
         twice."""
         self.closed = True
-        listeners = tuple(self._listeners.get(os.getpid(), ()))
-        for one in listeners:
+        served_queues = tuple(self._served.get(os.getpid(), ()))
+        for one in served_queues:
             one.let_go()
         for place in [place for place in self._publishers if place[0] == os.getpid()]:
             self._publishers.pop(place).close()
         pool = self._pools.pop(os.getpid(), None)
         if pool is not None:
             pool.close()
-        for one in listeners:
+        for one in served_queues:
             one.wake()  # an idle consumer would not notice
 
     # -- tables -----------------------------------------------------------------------------------------------
@@ -207,24 +200,36 @@ class Broker:
 
     def wake(self, queue: Queue | Destination) -> None:
         """Tell this process's consumers that the queue has a new row."""
-        channel, group = queue.spec.full_name, queue.group
-        for one in tuple(self._listeners.get(os.getpid(), ())):
-            if channel in one.channels and (not group or one.group is None or one.group == group):
-                one.wake()
+        for served in self._served_on(queue.spec.full_name):
+            if not queue.group or served.group is None or served.group == queue.group:
+                served.wake()
+
+    def hint(self, hint: Hint) -> None:
+        """Wake this process's consumers of the table and group that got a row, or stop those that are asked to."""
+        stops = hint.payload == STOP_WORKER
+        if stops:
+            log.info("asked to stop by a notification on %s", hint.channel)
+        for served in self._served_on(hint.channel):
+            if stops:
+                served.stop()
+            elif not hint.payload or served.group is None or served.group == hint.payload:
+                served.wake()
+
+    def _served_on(self, channel: str | None) -> Sequence[ServedQueue]:
+        served = tuple(self._served.get(os.getpid(), ()))  # others may come and go meanwhile
+        return served if channel is None else [one for one in served if channel in one.channels]
 
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None:
         """Have `wake` called after the caller's commit, where its connection can tell of it."""
         if not after_commit(connection, wake):
             manager().hook.sqlqueue_after_commit(obj=connection, call=wake)
 
-    def listen(
-        self, channels: Sequence[str], group: str | None, wake: Callable[[], None], let_go: Callable[[], None]
-    ) -> Callable[[], None]:
-        """Have `wake` called for every row that is enqueued through this broker on one of the `channels` in `group`
-        (None: in any), and `let_go` before its connections are closed. What is returned ends that."""
-        listeners, one = self._listeners.setdefault(os.getpid(), []), Listener(channels, group, wake, let_go)
-        listeners.append(one)
-        return lambda: listeners.remove(one)
+    def listen(self, served: ServedQueue) -> Callable[[], None]:
+        """Have the queue's functions called for hints, and for each row that is enqueued through this broker. What is
+        returned ends that."""
+        served_queues = self._served.setdefault(os.getpid(), [])
+        served_queues.append(served)
+        return lambda: served_queues.remove(served)
 
 
 def _kind(obj: Any) -> str:

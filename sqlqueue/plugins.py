@@ -64,7 +64,7 @@ def dialect_for(source: Any) -> Dialect:
         return found
     kind = f"{type(source).__module__}.{type(source).__qualname__}"
     given = f"the URL scheme {scheme!r}" if scheme else f"{kind}, which should be a URL as text or a driver's pool"
-    raise DialectNotFound(f"nothing installed serves {given}; installed are: {_schemes(names)}{_told(troubles)}")
+    raise DialectNotFound(f"nothing installed serves {given}; installed are: {_schemes(names)}{_listed(troubles)}")
 
 
 def publisher_for(url: Any) -> Publisher:
@@ -83,7 +83,7 @@ def publisher_for(url: Any) -> Publisher:
     if publisher is not None:
         return publisher
     raise PublisherNotFound(
-        f"nothing installed publishes to the URL scheme {scheme!r}; installed are: {_schemes(names)}{_told(troubles)}"
+        f"nothing installed publishes to the URL scheme {scheme!r}; installed are: {_schemes(names)}{_listed(troubles)}"
     )
 
 
@@ -91,7 +91,7 @@ def _names(group: str) -> list[str]:
     return sorted({entry.name for entry in entry_points(group=group)})
 
 
-def _told(troubles: Mapping[str, str]) -> str:
+def _listed(troubles: Mapping[str, str]) -> str:
     return "".join(f"; {name}: {error}" for name, error in troubles.items())
 
 

@@ -10,7 +10,7 @@ import attrs
 
 from sqlqueue.clock import Duration
 from sqlqueue.codec import Codec
-from sqlqueue.connection import Connection, Pool
+from sqlqueue.connection import Connection, Hint, Pool
 from sqlqueue.delivery import payload_decoder
 from sqlqueue.destination import Destination, check_apart
 from sqlqueue.dialect import Converter, Dialect
@@ -30,6 +30,21 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 Conflict = Literal["error", "ignore"]
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class ServedQueue:
+    """A queue that a consumer of this process serves.
+
+    `wake` is called for a row on one of its `channels` in its `group` (None: in any), `stop` for a notification that
+    asks the consumers of the table to stop, `let_go` before the broker's connections are closed.
+    """
+
+    channels: Sequence[str]
+    group: str | None
+    wake: Callable[[], None]
+    stop: Callable[[], None]
+    let_go: Callable[[], None]
 
 
 class QueueBroker(Protocol):
@@ -53,9 +68,11 @@ class QueueBroker(Protocol):
     def notifications(self, queue: "Queue | Destination") -> Sequence[Call]: ...
     def wake(self, queue: "Queue | Destination") -> None: ...
     def wake_after_commit(self, connection: Any, wake: Callable[[], None]) -> None: ...
-    def listen(
-        self, channels: Sequence[str], group: str | None, wake: Callable[[], None], let_go: Callable[[], None]
-    ) -> Callable[[], None]: ...
+    def hint(self, hint: Hint) -> None: ...
+    def listen(self, served: ServedQueue) -> Callable[[], None]: ...
+    def create_tables(self) -> None: ...
+    def ddl(self, declared: type | TableSpec) -> str: ...
+    def close(self) -> None: ...
 
 
 @attrs.define(eq=False)

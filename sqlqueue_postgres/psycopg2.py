@@ -24,7 +24,7 @@ from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement, fill
 
 # A round trip each: psycopg2 has no pipelines, and its COPY fails where gevent waits for it.
-ROWS_SENT_TOGETHER = 500
+ROWS_IN_ONE_STATEMENT = 500
 
 BYTEA, UUID_TYPE, TIMESTAMPTZ = 17, 2950, 1184
 
@@ -86,8 +86,8 @@ class Psycopg2Connection:
         # All at once, so that one that cannot be encoded leaves none behind.
         texts = [spell(insert, dict(zip(fields, row, strict=True)), self.driver) for row in rows]
         with self._cursor(several=True) as cursor:
-            for first in range(0, len(texts), ROWS_SENT_TOGETHER):
-                cursor.execute(b";\n".join(texts[first : first + ROWS_SENT_TOGETHER]))
+            for first in range(0, len(texts), ROWS_IN_ONE_STATEMENT):
+                cursor.execute(b";\n".join(texts[first : first + ROWS_IN_ONE_STATEMENT]))
             for call in then if texts else ():
                 self._execute(cursor, call)
         return len(texts)

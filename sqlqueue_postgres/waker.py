@@ -42,7 +42,7 @@ UNLISTEN = b"UNLISTEN *"
 CHECK = b"SELECT 1"
 
 
-class Stopped(Exception):  # noqa: N818 - no error: the way out of a wait
+class StopRequested(Exception):  # noqa: N818 - no error: the way out of a wait
     """The waker was asked to stop while it waited."""
 
 
@@ -60,14 +60,14 @@ class StopSignal:
         self._sender.send(b"!")
 
     def wait(self, fileno: int | None, events: int, until: float) -> bool:
-        """Wait for `fileno` until then; whether it is ready. Raises `Stopped` where the signal is, or was, set."""
+        """Wait for `fileno` until then; whether it is ready. Raises `StopRequested` where the signal is, or was, set."""
         with DefaultSelector() as selector:
             selector.register(self._receiver, EVENT_READ)
             if fileno is not None:
                 selector.register(fileno, events)
             ready = {key.fd for key, _ in selector.select(max(until - monotonic(), 0))}
         if self._receiver.fileno() in ready:
-            raise Stopped
+            raise StopRequested
         return bool(ready)
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class StopSignal:
 
 
 def connect(conninfo: str, stop: StopSignal) -> "pq.abc.PGconn":
-    """A connection of libpq's; raises `Stopped` where the signal is set meanwhile."""
+    """A connection of libpq's; raises `StopRequested` where the signal is set meanwhile."""
     pgconn = pq.PGconn.connect_start(conninfo.encode())
     until = monotonic() + CONNECT_WITHIN
     events = EVENT_WRITE
@@ -109,7 +109,7 @@ class Listener:
         self.ask(b"; ".join([LISTEN + quote(channel).encode(self._encoding) for channel in channels]))
 
     def follow(self) -> None:
-        """Hear what comes, and ask now and then whether the peer is there. Ends with an error, or `Stopped`."""
+        """Hear what comes, and ask now and then whether the peer is there. Ends with an error, or `StopRequested`."""
         while True:
             check_at = monotonic() + CHECK_EVERY
             while self._stop.wait(self._pgconn.socket, EVENT_READ, check_at):
@@ -217,13 +217,13 @@ class PostgresWaker:
         """One connection from its opening to its end, and the pause after it; False when asked to stop."""
         try:
             self._serve(stop)
-        except Stopped:
+        except StopRequested:
             return False
         except Exception as error:  # noqa: BLE001 - the loop's edge: no trouble ends the thread
             self._report(error)
         try:
             stop.wait(None, 0, monotonic() + self._pause(monotonic()))
-        except Stopped:
+        except StopRequested:
             return False
         self._failures += 1
         return True

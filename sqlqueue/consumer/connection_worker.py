@@ -30,7 +30,7 @@ TRIES, FIRST_PAUSE = 6, 0.05
 PATIENCE = 10.0
 
 #: Nobody sets it: its wait is a pause.
-NEVER = Event()
+PAUSE = Event()
 
 
 def work(group: WorkerGroup, on_stop: OnStop) -> None:
@@ -234,7 +234,7 @@ class ConnectionWorker:
         if isinstance(connection, Transaction):
             connection.roll_back()
         if self._group.plan.strategy.reclaim(connection, finished[0].work.delivery.claim):
-            NEVER.wait(pause)
+            PAUSE.wait(pause)
             self._turn(connection, finished, claim=False)
         elif connection.closed:
             return False

@@ -19,7 +19,7 @@ from sqlqueue.consumer.lifecycle import LOOK_UP, Lifecycle, Signals, State, Stop
 from sqlqueue.consumer.polling import take
 from sqlqueue.consumer.run_handler import Call
 from sqlqueue.consumer.subscription import Subscription
-from sqlqueue.dialect import Hint, Waker
+from sqlqueue.dialect import Waker
 from sqlqueue.errors import DeclarationError, SQLQueueError
 from sqlqueue.observers import Observer
 from sqlqueue.plugins import manager
@@ -81,9 +81,6 @@ def _wrapped(queue: str, call: Call) -> Call:
         call = (wrap(queue=queue, call=call) if wrap else None) or call
     return call
 
-
-#: The payload of a notification that asks every consumer of the table to stop gracefully.
-STOP_WORKER = "stop_worker"
 
 #: Among what may end a run, says that a queue went idle: all may be.
 WENT_IDLE = SQLQueueError("a queue went idle")
@@ -274,7 +271,7 @@ class Consumer:
         own = [one.queue.spec.full_name for one in self._subscriptions] if self._broker.notify else []
         channels = list(dict.fromkeys([*own, *(name for one in self._subscriptions for name in one.handler.channels)]))
         broker, dialect = self._broker, self._broker.dialect
-        self._waker = dialect.waker(broker.pool, channels, self._notified, notify=bool(channels))
+        self._waker = dialect.waker(broker.pool, channels, broker.hint, notify=bool(channels))
         if self._waker is not None and self._waker.borrows:
             self._until_stopped.enter_context(budget_of(broker.pool).for_listener())
 
@@ -290,15 +287,6 @@ class Consumer:
                     subscription.prepare(connection, self._waker)
 
         wait_for_server(prepare, dialect, timeout=self._startup_timeout, ends=self._lifecycle.run.ends)
-
-    def _notified(self, hint: Hint) -> None:
-        """Another program wrote, or asks for a stop."""
-        if hint.payload == STOP_WORKER:
-            log.info("asked to stop by a notification on %s", hint.channel)
-            self.request_stop()
-            return
-        for subscription in self._subscriptions:
-            subscription.wake(hint)
 
     # -- stop -------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,8 @@ import attrs
 
 from sqlqueue.consumer.budget import Database
 from sqlqueue.consumer.health import Outage
-from sqlqueue.consumer.in_flight import InFlight, Returned
+from sqlqueue.consumer.in_flight import InFlight, LeaseTimer, Returned
 from sqlqueue.consumer.key_order import FREE_KEYS, BlockedKeys
-from sqlqueue.consumer.leases import LeaseTimer
 from sqlqueue.consumer.polling import NEVER, Inbox, PollTimer
 from sqlqueue.consumer.run_handler import Finished, Runner, Work
 from sqlqueue.consumer.settling import Report, settle_singly

@@ -1,11 +1,15 @@
-"""What is in flight: the rows that a dispatcher has claimed and not settled yet, and which of them may run."""
+"""What is in flight: the rows that a dispatcher has claimed and not settled yet, which of them may run, and when their
+leases must be extended."""
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from datetime import datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import attrs
+
 from sqlqueue.consumer.key_order import KeyOrder
+from sqlqueue.consumer.polling import NEVER
 from sqlqueue.consumer.run_handler import RELEASED, Finished, Work
 from sqlqueue.outcome import Move
 from sqlqueue.strategies.claim import NOBODY, Claim, PassOver
@@ -185,3 +189,32 @@ class InFlight:
     def _count(self) -> None:
         beyond = max(0, self._waiting - self._most_waiting)
         self.room = self.capacity - (len(self.held) - self._waiting) - beyond - self._places_empty
+
+
+@attrs.define
+class LeaseTimer:
+    """One instant for all leases of a queue: half a lease after the oldest of them was written. `at` is that instant:
+    `inf` where nothing is held.
+
+    Leases written meanwhile are extended with the others, a little early: one statement for all of them.
+    """
+
+    lease: float
+    at: float = attrs.field(default=NEVER, init=False)
+
+    def written(self, now: float) -> None:
+        """Leases were written, by a claim or an extension."""
+        if self.at == NEVER:
+            self.at = now + self.lease / 2
+
+    def wait(self, now: float) -> float | None:
+        """Seconds until the next extension; None where nothing is held."""
+        return None if self.at == NEVER else max(0.0, self.at - now)
+
+    def failed(self, now: float) -> None:
+        """An extension failed: the next try comes well before the leases end."""
+        self.at = now + self.lease / 8
+
+    def extended(self, now: float, held: bool) -> None:
+        """An extension went out at `now`; `held`: whether leases are still held."""
+        self.at = now + self.lease / 2 if held else NEVER

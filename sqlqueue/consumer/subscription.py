@@ -15,8 +15,7 @@ from sqlqueue.consumer import connection_worker
 from sqlqueue.consumer.budget import Budget, Database, budget_of, sorted_by
 from sqlqueue.consumer.dispatcher import Dispatcher
 from sqlqueue.consumer.health import QueueHealth
-from sqlqueue.consumer.in_flight import InFlight
-from sqlqueue.consumer.leases import LeaseTimer
+from sqlqueue.consumer.in_flight import InFlight, LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.replies import replying
 from sqlqueue.consumer.run_handler import Call, Runner, caller
@@ -24,12 +23,12 @@ from sqlqueue.consumer.transactional import LeaseExtender
 from sqlqueue.consumer.worker_group import WorkerGroup
 from sqlqueue.consumer.workers import GroupPlan, OnStop, WorkerPool, WorkerThreads
 from sqlqueue.delivery import Reader, reader
-from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Hint, Pool, Waker
+from sqlqueue.dialect import ColumnFacts, Connection, Dialect, Pool, Waker
 from sqlqueue.errors import Unsupported
 from sqlqueue.handler import Handler
 from sqlqueue.observers import Observer, Observers
 from sqlqueue.outcome import Rules
-from sqlqueue.queue import Queue
+from sqlqueue.queue import Queue, ServedQueue
 from sqlqueue.queue_sql import QueueSQL
 from sqlqueue.roles import Role
 from sqlqueue.schema import check_destination, check_statements, check_table, warn_of_index, warn_of_skew
@@ -277,7 +276,10 @@ class Subscription:
     def start(self, executor: ThreadPoolExecutor, on_stop: OnStop) -> None:
         """Start the workers; `on_stop` is told what ends the run."""
         pool, queue = self.pool, self.queue
-        self._until_stopped.callback(queue.broker.listen(self._channels, queue.group, pool.wake, pool.let_go))
+        served = ServedQueue(
+            channels=self._channels, group=queue.group, wake=pool.wake, stop=partial(on_stop, None), let_go=pool.let_go
+        )
+        self._until_stopped.callback(queue.broker.listen(served))
         watch = getattr(self._clock, "on_change", None)
         forget = watch(pool.wake) if watch is not None else None
         if forget is not None:
@@ -291,12 +293,6 @@ class Subscription:
     def pool(self) -> WorkerPool:
         assert self._pool is not None, "prepare() comes first"
         return self._pool
-
-    def wake(self, hint: Hint) -> None:
-        """Claim now, if the hint is for this queue."""
-        here = hint.channel is None or hint.channel in self._channels
-        if here and (not hint.payload or self.queue.group is None or hint.payload == self.queue.group):
-            self.pool.wake()
 
     def stop(self) -> None:
         """Claim no more, also where the start is still under way. Safe in a signal handler."""

@@ -27,7 +27,7 @@ STAYS = "its delivery's transaction was committed or rolled back before; what wa
 
 
 #: Nobody sets it: its wait is a pause.
-NEVER = Event()
+PAUSE = Event()
 
 #: Extensions in the time of one lease, so that one that failed has another chance.
 PARTS = 4
@@ -147,7 +147,7 @@ def taken_over(connection: Transaction, work: Work, strategy: ConnectionStrategy
             return True
         if not strategy.unfinished(connection, claim.id):
             return False
-        NEVER.wait(pause)
+        PAUSE.wait(pause)
     return False
 
 

@@ -48,7 +48,7 @@ def sqlqueue_after_commit(obj: Any, call: Callable[[], None]) -> bool | None:
     if session is None or transaction is None:
         return None
     if INFO not in session.info:
-        session.info[INFO] = AfterCommit()
+        session.info[INFO] = CallAfterCommit()
         session.info[INFO].listen(session)
     session.info[INFO].calls.setdefault(transaction, {})[call] = None
     return True
@@ -65,7 +65,7 @@ def _session(obj: Any) -> "Session | None":
 
 
 @attrs.define(eq=False)
-class AfterCommit:
+class CallAfterCommit:
     """What runs after a session's commit, by the transaction or savepoint that asked for it; each call once."""
 
     calls: "dict[SessionTransaction, dict[Callable[[], None], None]]" = attrs.field(factory=dict)

@@ -25,7 +25,7 @@ class UnknownStep(SQLQueueError):  # noqa: N818 - no error of anybody's: others 
 
 
 @attrs.frozen(kw_only=True)
-class Kind:
+class StepKind:
     """One step of one task: its class, its fields, how it settles and how it is read.
 
     Of its only field, where it has one without a default: `bare_none`: whether that may be None; `bare_names`: the
@@ -87,8 +87,8 @@ class Catalogue:
 
     def __init__(self, tasks: Iterable[Task], codec: Codec) -> None:
         self._converter = codec.converter if isinstance(codec, JsonCodec) else make_converter()
-        self._by_name: dict[tuple[str, str], Kind] = {}
-        self.by_class: dict[type[Step], Kind] = {}
+        self._by_name: dict[tuple[str, str], StepKind] = {}
+        self.by_class: dict[type[Step], StepKind] = {}
         for task in tasks:
             for step in task.steps:
                 self._add(task, step)
@@ -96,7 +96,7 @@ class Catalogue:
             for alias, step in task.aliases.items():
                 self._name(*_former(task.name, alias), self.by_class[step])
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[StepKind]:
         return iter(self.by_class.values())
 
     def _add(self, task: Task, step: type[Step]) -> None:
@@ -109,14 +109,14 @@ class Catalogue:
         self.by_class[step] = kind = _kind(task.name, step, self._converter)
         self._name(task.name, step.__name__, kind)
 
-    def _name(self, task: str, step: str, kind: Kind) -> None:
+    def _name(self, task: str, step: str, kind: StepKind) -> None:
         if (task, step) in self._by_name:
             raise DeclarationError(
                 f"two steps are called {step!r} in a task {task!r}; rename one, or leave out an alias"
             )
         self._by_name[task, step] = kind
 
-    def kind_of(self, step: Any) -> Kind:
+    def kind_of(self, step: Any) -> StepKind:
         """The kind of a step at hand; `EncodeError` for what is none of this queue's."""
         kind = self.by_class.get(type(step))
         if kind is None:
@@ -124,7 +124,7 @@ class Catalogue:
             raise EncodeError(f"{describe_value(step)} is no step of this queue's tasks; its steps are {known}")
         return kind
 
-    def called(self, name: str) -> list[Kind]:
+    def called(self, name: str) -> list[StepKind]:
         """The kinds of this name, `"Step"` or `"Task.Step"`, former names too."""
         task, dot, step = name.rpartition(DOT)
         return [kind for (one, two), kind in self._by_name.items() if two == step and (not dot or one == task)]
@@ -147,22 +147,22 @@ class Catalogue:
             ) from error
         try:
             kind.make(from_json(stored))
-        except Exception as error:  # noqa: BLE001 - as in Kind.read
+        except Exception as error:  # noqa: BLE001 - as in StepKind.read
             raise EncodeError(
                 f"step {kind.name} of task {kind.task} cannot be stored, for it would not be read back from "
                 f"{stored:.200}: {_reason(error)}; give its fields values of the types that they declare"
             ) from None
         return encoded
 
-    def decode(self, stored: bytes | str) -> tuple[Kind, Any]:
-        """The kind of a stored step and what its JSON holds, for `Kind.read`.
+    def decode(self, stored: bytes | str) -> tuple[StepKind, Any]:
+        """The kind of a stored step and what its JSON holds, for `StepKind.read`.
 
         Raises `UnknownStep` for names that are not known here, `DecodeError` for what is no step at all.
         """
         task, step, fields = names_of(stored)
         return self.named(task, step), fields
 
-    def named(self, task: str, step: str) -> Kind:
+    def named(self, task: str, step: str) -> StepKind:
         """The kind of these names, former ones too; raises `UnknownStep`."""
         kind = self._by_name.get((task, step))
         if kind is None:
@@ -227,7 +227,7 @@ def _names_within(declared: Any) -> frozenset[str]:
     return frozenset(name for member in members for name in _names_within(member))
 
 
-def _kind(task: str, step: type[Step], converter: Converter) -> Kind:
+def _kind(task: str, step: type[Step], converter: Converter) -> StepKind:
     where = f"step {step.__name__} of task {task!r}"
     fields = attrs.fields(step)  # type: ignore[arg-type]  # checked to be attrs
     try:
@@ -237,7 +237,7 @@ def _kind(task: str, step: type[Step], converter: Converter) -> Kind:
             f"{where}: its fields cannot be read back: {error}; annotate types that JsonCodec lists"
         ) from error
     only = fields[0].type if len(fields) == 1 and fields[0].default is attrs.NOTHING else None
-    return Kind(
+    return StepKind(
         task=task,
         name=step.__name__,
         step=step,

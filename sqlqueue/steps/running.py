@@ -29,7 +29,7 @@ from sqlqueue.outcome import (
     spent_at_claim,
 )
 from sqlqueue.spec import ColumnSpec
-from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep
+from sqlqueue.steps.catalogue import Catalogue, StepKind, UnknownStep
 from sqlqueue.steps.shape import LeftAlone
 from sqlqueue.steps.step import Next, StepContext, StepRun
 
@@ -105,12 +105,12 @@ class StepRunner(Runner):
         seconds = perf_counter() - began
         return Finished(work, self._verdict(kind, delivery, outcome), seconds, then=report)
 
-    def _not_begun(self, work: Work, kind: Kind | None, verdict: Verdict) -> Finished:
+    def _not_begun(self, work: Work, kind: StepKind | None, verdict: Verdict) -> Finished:
         """Of a delivery that the claim has counted and that never began."""
         verdict = attrs.evolve(verdict, settlement=attrs.evolve(verdict.settlement, begun=False))
         return Finished(work, verdict, then=None if self.on_step is None else partial(self._report, kind))
 
-    def _verdict(self, kind: Kind, delivery: Delivery, outcome: Any) -> Verdict:
+    def _verdict(self, kind: StepKind, delivery: Delivery, outcome: Any) -> Verdict:
         try:
             if isinstance(outcome, Next):
                 return DONE[kind.step.transactional] if outcome.ends else self._advanced(kind, delivery, outcome)
@@ -123,7 +123,7 @@ class StepRunner(Runner):
             self._log_failure(kind, delivery, error)
             return spend(kind.rules, f"what step {kind.name} answered cannot be settled: {describe_error(error)}")
 
-    def _advanced(self, kind: Kind, delivery: Delivery, then: Next) -> Verdict:
+    def _advanced(self, kind: StepKind, delivery: Delivery, then: Next) -> Verdict:
         try:
             stored = encode_payload(self.payload, STORED, self.catalogue.encode(then.step))
         except EncodeError as error:
@@ -157,7 +157,7 @@ class StepRunner(Runner):
                 exc_info=True,
             )
 
-    def _log_failure(self, kind: Kind, delivery: Delivery, error: BaseException) -> None:
+    def _log_failure(self, kind: StepKind, delivery: Delivery, error: BaseException) -> None:
         if isinstance(error, Retry | Drop | DeadLetter):
             return
         log.error(
@@ -170,7 +170,7 @@ class StepRunner(Runner):
             exc_info=error,
         )
 
-    def _report(self, kind: Kind | None, finished: Finished) -> None:
+    def _report(self, kind: StepKind | None, finished: Finished) -> None:
         assert self.on_step is not None
         delivery, verdict = finished.work.delivery, finished.verdict
         run = StepRun(

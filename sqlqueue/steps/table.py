@@ -18,7 +18,7 @@ from sqlqueue.queue_sql import QueueSQL, every
 from sqlqueue.roles import Role
 from sqlqueue.spec import ColumnSpec, TableSpec
 from sqlqueue.sql import Call, Statement
-from sqlqueue.steps.catalogue import Catalogue, Kind, UnknownStep, names_of, text_of
+from sqlqueue.steps.catalogue import Catalogue, StepKind, UnknownStep, names_of, text_of
 from sqlqueue.steps.step import Step
 from sqlqueue.strategies.plan import Parameters
 
@@ -157,7 +157,7 @@ class TaskReader:
         return [self._stored(row, now, state) for row in rows]
 
     def parked(
-        self, connection: Connection, kinds: Sequence[Kind], among: Sequence[Any] | None = None, page: int = 1000
+        self, connection: Connection, kinds: Sequence[StepKind], among: Sequence[Any] | None = None, page: int = 1000
     ) -> Sequence[Any]:
         """The ids of all parked tasks whose step is one of these kinds, as the driver returns them; of those `among`
         the ids that are given, or of all."""
@@ -182,7 +182,7 @@ class TaskReader:
             return dialect.spellings(column, given.id)  # as it was found, even where it is none
         return dialect.spellings(column, id_in(column, given, self._sql.spec.full_name))
 
-    def _is_one_of(self, stored: Any, kinds: Sequence[Kind]) -> bool:
+    def _is_one_of(self, stored: Any, kinds: Sequence[StepKind]) -> bool:
         try:
             return self._catalogue.decode(text_of(stored))[0] in kinds
         except (UnknownStep, DecodeError):

@@ -248,4 +248,4 @@ def test_a_stopped_consumer_leaves_nothing_with_its_clock_or_its_broker(database
             with Consumer(broker):
                 assert len(clock._callbacks) == 1
             assert clock._callbacks == []
-            assert broker._listeners == {os.getpid(): []}
+            assert broker._served == {os.getpid(): []}

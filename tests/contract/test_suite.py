@@ -6,7 +6,6 @@ import sys
 from sqlqueue.testing import contract
 from tests.contract import (
     test_advisory,
-    test_answers,
     test_batches,
     test_blocked,
     test_capabilities,
@@ -25,6 +24,7 @@ from tests.contract import (
     test_policies,
     test_pool,
     test_relays,
+    test_returned,
     test_row_mode,
     test_schema,
     test_settling,
@@ -37,7 +37,7 @@ from tests.contract import (
 MODULES = (
     test_blocked,
     test_advisory,
-    test_answers,
+    test_returned,
     test_batches,
     test_capabilities,
     test_claims,

@@ -7,8 +7,7 @@ from typing import Any
 from sqlqueue import Delivery, Queue
 from sqlqueue.consumer.budget import Database, budget_of
 from sqlqueue.consumer.dispatcher import Dispatcher
-from sqlqueue.consumer.in_flight import InFlight
-from sqlqueue.consumer.leases import LeaseTimer
+from sqlqueue.consumer.in_flight import InFlight, LeaseTimer
 from sqlqueue.consumer.polling import PollTimer
 from sqlqueue.consumer.run_handler import Finished, Runner, Work
 from sqlqueue.consumer.workers import WorkerThreads

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlqueue.consumer.leases import LeaseTimer
+from sqlqueue.consumer.in_flight import LeaseTimer
 
 
 def test_nothing_held_waits_for_nothing() -> None:

@@ -15,7 +15,7 @@
     class TestTokens(contract.TokensContract): ...
     class TestLease(contract.LeaseContract): ...
     class TestSettling(contract.SettlingContract): ...
-    class TestAnswers(contract.AnswersContract): ...
+    class TestReturned(contract.ReturnedContract): ...
     class TestTransactional(contract.TransactionalContract): ...
     class TestTransactionEnds(contract.TransactionEndsContract): ...
     class TestTransactionsAtWork(contract.TransactionsAtWorkContract): ...
@@ -67,7 +67,6 @@ it. The tables are made by the dialect's own DDL, and other programs write to th
 
 from sqlqueue.testing.contract import rewriting  # noqa: F401 - before the modules whose assertions it has explained
 from sqlqueue.testing.contract.advisory import AdvisoryContract
-from sqlqueue.testing.contract.answers import AnswersContract
 from sqlqueue.testing.contract.batch_outcomes import BatchOutcomesContract
 from sqlqueue.testing.contract.batch_replies import BatchRepliesContract
 from sqlqueue.testing.contract.batches import BatchesContract
@@ -98,6 +97,7 @@ from sqlqueue.testing.contract.queue_target import QueueTargetContract
 from sqlqueue.testing.contract.relays import RelayContract, RelayOrderContract
 from sqlqueue.testing.contract.replies import RepliesContract
 from sqlqueue.testing.contract.republishing import RepublishContract
+from sqlqueue.testing.contract.returned import ReturnedContract
 from sqlqueue.testing.contract.row_mode import RowModeContract
 from sqlqueue.testing.contract.schema import SchemaContract
 from sqlqueue.testing.contract.settling import SettlingContract
@@ -115,7 +115,6 @@ from sqlqueue.testing.contract.transactions_at_work import TransactionsAtWorkCon
 
 __all__ = [
     "AdvisoryContract",
-    "AnswersContract",
     "BatchOutcomesContract",
     "BatchRepliesContract",
     "BatchesContract",
@@ -148,6 +147,7 @@ __all__ = [
     "RelayOrderContract",
     "RepliesContract",
     "RepublishContract",
+    "ReturnedContract",
     "RowLockBlockedContract",
     "RowLockContract",
     "RowLockLinesAtWorkContract",

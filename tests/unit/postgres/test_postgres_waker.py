@@ -271,7 +271,7 @@ def test_a_lent_connection_that_was_told_to_stop_in_the_middle_of_a_command_goes
     stop = waker.StopSignal()
     stop.set()
     with psycopg.connect(postgres_database.url, autocommit=True) as driver:
-        with pytest.raises(waker.Stopped):
+        with pytest.raises(waker.StopRequested):
             waker.Listener(pgconn=driver.pgconn, stop=stop, on_hint=Heard()).ask(command)
         waker.unlisten(driver)
         assert not driver.closed

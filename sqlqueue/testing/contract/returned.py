@@ -47,7 +47,7 @@ NOT_DONE = [
 BY_WHAT = ["coroutine", "async generator", "generator", "list", "class in a tuple", "coroutine in a list", "class"]
 
 
-class AnswersContract(Contract):
+class ReturnedContract(Contract):
     """Returning what was not done is a failure, by the retry policy."""
 
     @pytest.mark.parametrize(("make", "begins", "said"), NOT_DONE, ids=BY_WHAT)

@@ -1,0 +1,7 @@
+"""What handlers return, on every database there is."""
+
+from sqlqueue.testing.contract import ReturnedContract
+
+
+class TestReturned(ReturnedContract):
+    pass
