@@ -60,7 +60,7 @@ class StopSignal:
         self._sender.send(b"!")
 
     def wait(self, fileno: int | None, events: int, until: float) -> bool:
-        """Wait for `fileno` until then; whether it is ready. Raises `StopRequested` where the signal is, or was, set."""
+        """Wait for `fileno` until then; whether it is ready. Raises `StopRequested` once a stop was asked for."""
         with DefaultSelector() as selector:
             selector.register(self._receiver, EVENT_READ)
             if fileno is not None:
