@@ -122,7 +122,7 @@ class Worker:
         """Start, and settle one row; then it is idle, with its statements prepared."""
         self._consumer = Consumer(self.queue.broker)
         self._consumer.start()
-        self.queue.enqueue(MESSAGE, key="first" if self.queue.spec.line else None)
+        self.queue.enqueue(MESSAGE, key="first" if self.queue.spec.fifo_column else None)
         self.wait(1)
         time.sleep(0.02)  # its claim on the empty table that follows
 

@@ -41,7 +41,7 @@ WHERE {id} = {given_id} {fence}
 RETURNING {id}
 """
 
-EACH_LEVEL = """
+EACH_PRIORITY = """
 SELECT _found.id AS id FROM _levels
 CROSS JOIN LATERAL (
     {rows}
@@ -136,11 +136,11 @@ class Dialect(ABC):
     def ended(self, moment: str, column: ColumnSpec, now: str) -> str:
         """One condition, exact whoever wrote the value: `moment` is not NULL and not after `now`."""
 
-    def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
+    def each_priority(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
         """A SELECT of the column `id`: what `rows`, a SELECT of the table's ids that names columns of `_levels`, finds
-        for each row of `_levels` in turn. Its rows come in `order`, keys of the table with the level's first, and
-        where the database can for no more levels than a LIMIT behind it asks for."""
-        return fill(EACH_LEVEL, {"rows": rows})
+        for each priority, a row of `_levels`, in turn. Its rows come in `order`, whose first key is the priority, and
+        where the database can for no more priorities than a LIMIT behind it asks for."""
+        return fill(EACH_PRIORITY, {"rows": rows})
 
     def text_of(self, column: ColumnSpec, expression: str) -> str:
         """The value of `column` as text, the same for the same value: a part of a lock's key."""
@@ -166,24 +166,26 @@ class Dialect(ABC):
         """The condition that the session held the lock and let it go."""
         raise NotImplementedError
 
-    # FIFO lines. Where claims run together, a line is guarded while its front is looked up anew and claimed.
+    # FIFO keys and groups. Where claims run at the same time, a key is guarded while its head is claimed.
 
     @abstractmethod
-    def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
-        """`parts["select"]` behind a WITH of `_lines`, the fronts of a table's lines from behind `{from_line}` on and,
-        once, around: `line`, `id`, `taken`, and `seen`, which counts them from 1. `taken`: whether the front is free
-        and, where there is a `guard`, a condition over `_next.line`, was guarded. It ends at the `{limit}`th taken, or
-        the `{most}`th seen. The other parts are the table's: `{table}`, `{id}`, `{line}`, `{keys}` (the order that
-        begins with the line), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
+    def walk_heads(self, parts: Mapping[str, str], guard: str) -> str:
+        """`parts["select"]` behind a WITH of `_lines`, the heads of a table's FIFO keys.
+
+        The walk begins behind the key `{from_line}` and goes once around. Its columns: `line` (the key), `id` (its
+        head), `taken`, and `seen`, which counts the keys from 1. `taken`: whether the head is free and, where there is
+        a `guard`, a condition over `_next.line`, was guarded. The walk ends at the `{limit}`th taken, or the `{most}`th
+        seen. The other parts are the table's: `{table}`, `{id}`, `{line}` (its FIFO column), `{keys}` (the order that
+        begins with that column), `{unfinished}` (conditions, each with an AND behind it), `{free}`."""
 
     @abstractmethod
-    def keep_lines(self, column: ColumnSpec) -> str:
-        """A SELECT behind a walk that keeps the taken lines for `kept_lines`, where they are guarded, in a row of:
-        anything, the last line seen as the driver reads `column`, how many were seen, how many were taken, whether it
-        read from the start."""
+    def keep_heads(self, column: ColumnSpec) -> str:
+        """A SELECT behind a walk that keeps the taken keys for `kept_heads`, where they are guarded. It returns one row
+        of: anything, the last key seen as the driver reads `column`, how many were seen, how many were taken, whether
+        the walk read from the start."""
 
-    def kept_lines(self, spec: TableSpec, column: ColumnSpec) -> str:
-        """A table expression `_kept` of the column `line`: those that a walk before it, in this transaction, kept."""
+    def kept_heads(self, spec: TableSpec, column: ColumnSpec) -> str:
+        """A table expression `_kept` of the column `line`: the keys that this transaction kept in a walk before."""
         raise NotImplementedError
 
     def guard(self, key: str) -> str:

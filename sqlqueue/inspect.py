@@ -210,7 +210,7 @@ def listed(ids: Any) -> Sequence[Any]:
 
 def blocked_keys(connection: Connection, sql: QueueSQL, group: str | None) -> Iterator[BlockedKey]:
     """The blocked keys, in the order of the keys. A key whose head is in work is not blocked."""
-    column = sql.spec.line
+    column = sql.spec.fifo_column
     if column is None:
         raise DeclarationError(
             f"table {sql.spec.full_name!r} has no FIFO lines that could be held up; mark its key or group with "
@@ -262,7 +262,7 @@ def _hidden(sql: QueueSQL, column: ColumnSpec, hiding: ColumnSpec) -> Statement:
             "until": sql.dialect.read(hiding, sql.qualified(hiding)),
         },
     )
-    walk = sql.dialect.walk_lines({**parts, "select": select}, "")
+    walk = sql.dialect.walk_heads({**parts, "select": select}, "")
     return sql.statement("list the held-up lines", "{walk}", width=6, writes=False, walk=walk)
 
 

@@ -101,10 +101,10 @@ class QueueSQL:
         keys += [self.moment(Role.RETRY_AFTER, bare=bare)] if self.spec.has(Role.RETRY_AFTER) else []
         return [*keys, self.bare(Role.ID) if bare else self.column(Role.ID)]
 
-    def line_keys(self, *, bare: bool = False) -> list[str]:
+    def fifo_order(self, *, bare: bool = False) -> list[str]:
         """The order of a FIFO table: by key; within a key first the row in work, then a row that has begun, then by
         priority and id. So the first row of a key is its head: the row in work, or the only row that may be claimed."""
-        spec = self.spec.line
+        spec = self.spec.fifo_column
         assert spec is not None
         name = self.bare if bare else self.column
         held = [f"({name(Role.LEASE)} IS NULL)"] if self.spec.has(Role.LEASE) else []

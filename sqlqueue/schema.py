@@ -25,7 +25,7 @@ def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | No
     """
     sql = QueueSQL(dialect, spec, grouped=grouped)
     keys = [sql.bare(Role.GROUP)] if grouped and not _is_line(spec) else []
-    keys += sql.line_keys(bare=True) if spec.line else sql.order(bare=True)
+    keys += sql.fifo_order(bare=True) if spec.fifo_column else sql.order(bare=True)
     where = sql.open_rows(bare=True)
     if len(keys) == 1 and not where:
         return None
@@ -34,7 +34,7 @@ def claim_index(dialect: Dialect, spec: TableSpec, *, grouped: bool) -> str | No
 
 def _is_line(spec: TableSpec) -> bool:
     """Whether the group itself is the FIFO key."""
-    return spec.line is not None and spec.line.role is Role.GROUP
+    return spec.fifo_column is not None and spec.fifo_column.role is Role.GROUP
 
 
 def ddl_statements(dialect: Dialect, spec: TableSpec, *, notify: bool) -> list[str]:
@@ -58,7 +58,7 @@ def check_table(dialect: Dialect, connection: Connection, spec: TableSpec) -> Ma
         )
     # A claim that walks along the values of a column does not find NULL there.
     never_null = [role for role in Role if role.fact.walked] if spec.has(Role.RETRY_AFTER) else []
-    never_null += [spec.line.role] if spec.line and spec.line.role else []
+    never_null += [spec.fifo_column.role] if spec.fifo_column and spec.fifo_column.role else []
     for column in spec.columns:
         fact = facts.get(column.name)
         if fact is None:

@@ -149,7 +149,7 @@ class TableSpec:
         return self._roles[Role.ID]
 
     @property
-    def line(self) -> ColumnSpec | None:
+    def fifo_column(self) -> ColumnSpec | None:
         """The column whose values are FIFO keys: one row of each value is in work at a time."""
         return next((spec for spec in self.columns if spec.fifo), None)
 

@@ -215,14 +215,14 @@ class PostgresDialect(Dialect):
     def unlock(self, number: str) -> str:
         return fill("pg_advisory_unlock({number})", {"number": number})
 
-    def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
+    def walk_heads(self, parts: Mapping[str, str], guard: str) -> str:
         taking = fill(TRY_GUARD, {"guard": guard}) if guard else "_next.free"
         return fill(WALK, {**parts, "taking": taking})
 
-    def keep_lines(self, column: ColumnSpec) -> str:
+    def keep_heads(self, column: ColumnSpec) -> str:
         return fill(KEEP, {"name": literal(column.name), "read_line": self.read(column, "line")})
 
-    def kept_lines(self, spec: TableSpec, column: ColumnSpec) -> str:
+    def kept_heads(self, spec: TableSpec, column: ColumnSpec) -> str:
         return fill(KEPT, {"line": self.quote(column.name), "table": self.table(spec)})
 
     def guard(self, key: str) -> str:

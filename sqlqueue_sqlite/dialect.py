@@ -52,14 +52,14 @@ class SQLiteDialect(Dialect):
     def list_encoder(self) -> Converter | None:
         return values.quoted_list
 
-    def each_level(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
+    def each_priority(self, spec: TableSpec, rows: str, order: Sequence[str]) -> str:
         table, id = self.table(spec), f"{self.quote(spec.name)}.{self.quote(spec.id.name)}"
         return fill(fragments.EACH_LEVEL, {"table": table, "id": id, "rows": rows, "order": ", ".join(order)})
 
-    def walk_lines(self, parts: Mapping[str, str], guard: str) -> str:
+    def walk_heads(self, parts: Mapping[str, str], guard: str) -> str:
         return fill(fragments.WALK_LINES, parts)
 
-    def keep_lines(self, column: ColumnSpec) -> str:
+    def keep_heads(self, column: ColumnSpec) -> str:
         return fragments.LAST_LINE
 
     def text_of(self, column: ColumnSpec, expression: str) -> str:

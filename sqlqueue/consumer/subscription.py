@@ -103,7 +103,7 @@ def connection_strategy_for(
 
 def in_order_here(queue: Queue, handler: Handler) -> bool:
     """Whether this consumer keeps the order of keys; lines are in order over all of them."""
-    return handler.by_key and queue.spec.line is None
+    return handler.by_key and queue.spec.fifo_column is None
 
 
 def sql_of(queue: Queue) -> QueueSQL:
@@ -182,13 +182,13 @@ class Subscription:
             lease_timer=LeaseTimer(handler.lease),
             workers=WorkerThreads(name, handler.workers),
             certain=lambda: waker is not None and waker.certain,
-            frees_others=self.queue.spec.line is not None,
+            frees_others=self.queue.spec.fifo_column is not None,
         )
 
     def _worker_group(self, strategy: ConnectionStrategy, runner: Runner, waker: Waker | None) -> WorkerGroup:
         broker, spec, handler, name = self.queue.broker, self.queue.spec, self.handler, self.queue.name
         budget = budget_of(broker.pool)
-        by_key, lines = in_order_here(self.queue, handler), spec.line is not None
+        by_key, lines = in_order_here(self.queue, handler), spec.fifo_column is not None
         by_row_lock = spec.advisory_lock is None and not spec.has(Role.LEASE)
         one_at_a_time = handler.by_key or lines
         plan = GroupPlan(

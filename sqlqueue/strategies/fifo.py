@@ -62,7 +62,7 @@ SOME = """
 
 def walk_parts(sql: QueueSQL, free: Sequence[str], *, limit: str) -> Mapping[str, str]:
     """The parts of a walk. `free`: the strategy's conditions for rows that nobody holds."""
-    column = sql.spec.line
+    column = sql.spec.fifo_column
     assert column is not None
     # Whatever stands in a row, the condition is true or false.
     conditions = " AND ".join([*_due(sql), *free]) or "TRUE"
@@ -70,7 +70,7 @@ def walk_parts(sql: QueueSQL, free: Sequence[str], *, limit: str) -> Mapping[str
         "table": sql.dialect.table(sql.spec),
         "id": sql.column(Role.ID),
         "line": sql.qualified(column),
-        "keys": ", ".join(sql.line_keys()),
+        "keys": ", ".join(sql.fifo_order()),
         "unfinished": "".join(f"{condition} AND " for condition in sql.unfinished()),
         "free": f"COALESCE({conditions}, FALSE)",
         "from_line": ":from_line",
@@ -86,7 +86,7 @@ def _due(sql: QueueSQL) -> Sequence[str]:
 def next_due_of_heads(sql: QueueSQL, *, free: Sequence[str], own_shown: bool) -> Statement:
     """As `due.next_due`, of the heads and of the rows without a key."""
     capabilities = sql.dialect.capabilities
-    column = sql.spec.line
+    column = sql.spec.fifo_column
     assert column is not None
     parts = {**walk_parts(sql, free, limit=ALL), "from_line": "NULL"}
     keyless = column.optional
@@ -98,7 +98,7 @@ def next_due_of_heads(sql: QueueSQL, *, free: Sequence[str], own_shown: bool) ->
         hidden=hidden,
         skipped=_some(parts, "taken", [*claimable(sql), *free], keyless=keyless, beyond=beyond),
     )
-    walk = sql.dialect.walk_lines({**parts, "select": select}, "")
+    walk = sql.dialect.walk_heads({**parts, "select": select}, "")
     return sql.statement("look ahead in lines", "{walk}", width=4, writes=False, walk=walk)
 
 
@@ -179,7 +179,7 @@ class Heads:
     def __init__(
         self, plan: QueuePlan, reading: Reading, take: Take, name: str, *, free: Sequence[str], own_shown: bool
     ) -> None:
-        sql, column = plan.sql, plan.sql.spec.line
+        sql, column = plan.sql, plan.sql.spec.fifo_column
         assert column is not None
         self._reading = reading
         self._guarded = sql.dialect.capabilities.concurrent_claims
@@ -192,10 +192,10 @@ class Heads:
         }
         self._walk = _walk(sql, parts, guarded=self._guarded)
         if self._guarded:
-            heads = fill(HEADS, {**rows, "kept": sql.dialect.kept_lines(sql.spec, column)})
+            heads = fill(HEADS, {**rows, "kept": sql.dialect.kept_heads(sql.spec, column)})
             self._take = attrs.evolve(take(name, heads), fresh=True)
         else:
-            self._take = take(name, sql.dialect.walk_lines({**parts, "select": TAKEN}, ""))
+            self._take = take(name, sql.dialect.walk_heads({**parts, "select": TAKEN}, ""))
         self._keyless = take(f"{name}, of no line", fill(WITHOUT_KEY, rows)) if column.optional else None
         self.next_due = next_due_of_heads(sql, free=free, own_shown=own_shown)
         self._scope = fill("sqlqueue line:{table}:", {"table": sql.spec.full_name})
@@ -282,10 +282,10 @@ class Heads:
 
 
 def _walk(sql: QueueSQL, parts: Mapping[str, str], *, guarded: bool) -> Statement:
-    column = sql.spec.line
+    column = sql.spec.fifo_column
     assert column is not None
-    keep = sql.dialect.keep_lines(column)
-    within = sql.grouped and sql.spec.line is not sql.spec.role(Role.GROUP)
+    keep = sql.dialect.keep_heads(column)
+    within = sql.grouped and sql.spec.fifo_column is not sql.spec.role(Role.GROUP)
     guard = sql.dialect.guard(GUARD_KEY_IN_GROUP if within else GUARD_KEY) if guarded else ""
-    walk = sql.dialect.walk_lines({**parts, "select": keep}, guard)
+    walk = sql.dialect.walk_heads({**parts, "select": keep}, guard)
     return attrs.evolve(sql.statement("walk the lines", "{walk}", width=5, walk=walk), fresh=True)

@@ -106,7 +106,7 @@ class Lease(Inquiry):
         rows = partial(waiting, sql, plan.most)
         self._scan: Scan = (
             Heads(plan, self._reading, take, name, free=free, own_shown=False)
-            if sql.spec.line
+            if sql.spec.fifo_column
             else InOrder(plan, self._reading, name=name, rows=rows, take=take, free=free)
         )
         self._settling = Settling(plan, shape.settlements)

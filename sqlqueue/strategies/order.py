@@ -68,7 +68,7 @@ def of_priority(sql: QueueSQL, comparison: str = "=") -> str:
 
 def by_priority(sql: QueueSQL, rows: str, most: int) -> str:
     """The first `most` ids that `rows`, a SELECT of ids that names `_levels`, finds for the priorities in turn."""
-    found = fill(FOUND, {"each": sql.dialect.each_level(sql.spec, rows, sql.order()), "most": str(most)})
+    found = fill(FOUND, {"each": sql.dialect.each_priority(sql.spec, rows, sql.order()), "most": str(most)})
     return with_priorities(sql, found)
 
 

@@ -143,13 +143,13 @@ class Reading:
     def __init__(self, plan: QueuePlan) -> None:
         sql = self._sql = plan.sql
         needed = [column for role in NEEDED if (column := sql.spec.role(role)) is not None]
-        needed += [sql.spec.line] if sql.spec.line else []
+        needed += [sql.spec.fifo_column] if sql.spec.fifo_column else []
         self.columns = (*plan.columns, *(column for column in needed if column not in plan.columns))
         self.width, self._handed_on = len(self.columns), len(plan.columns)
         places = {column.role: place for place, column in enumerate(self.columns) if column.role in NEEDED}
         self.id_at, self._attempt_at = places[Role.ID], places.get(Role.ATTEMPT)
         self.due_at = places.get(Role.RETRY_AFTER)
-        self.key_at = self.columns.index(sql.spec.line) if sql.spec.line else None
+        self.key_at = self.columns.index(sql.spec.fifo_column) if sql.spec.fifo_column else None
         self._sort_key = sort_key(sql, places)
 
     def select(self, attempt: str | None = None) -> str:

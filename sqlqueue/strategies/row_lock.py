@@ -67,7 +67,7 @@ class RowLock(Inquiry):
             return sql.statement(name, CLAIM_ONE, width=reading.width, rows=rows)
 
         # A row that a row lock holds cannot be told from one that is free, but for the try to lock it.
-        if sql.spec.line:
+        if sql.spec.fifo_column:
             self._scan: Scan = Heads(plan, reading, take, name, free=free, own_shown=True)
         elif plan.most == 1 and found_in_one_walk(sql):
             rows = partial(waiting_rows, sql, returned, 1)

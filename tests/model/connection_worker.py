@@ -120,7 +120,7 @@ class Instance:
             free = [row for row in free if self.table.lock(row) not in lost]
         if own:
             free = [row for row in free if self.table.lock(row) not in own] or free
-        if self._goes_round or self.table.form.spec.line:
+        if self._goes_round or self.table.form.spec.fifo_column:
             rows = self.table.check_took(claims, free, min(len(free), 1), 1)
         else:
             rows = free[:1]
@@ -197,7 +197,7 @@ class Instance:
     def _note_again(self, settlement: Settlement) -> None:
         """Behind a row that came back at once, and that nothing hides, claims go on, and around."""
         if settlement.move is Move.RETRY and not self.table.has(Role.RETRY_AFTER):
-            self._goes_round = self.table.form.spec.line is None
+            self._goes_round = self.table.form.spec.fifo_column is None
 
     def _writes(self, move: Move) -> bool:
         """Whether a settlement writes anything to the row, and so finds out whether it is there."""

@@ -61,7 +61,7 @@ class Form:
     @property
     def group(self) -> str | None:
         """The one that the queue reads; None where each group is a line."""
-        line = self.spec.line
+        line = self.spec.fifo_column
         return GROUP if self.spec.has(Role.GROUP) and (line is None or line.role is not Role.GROUP) else None
 
     @property
@@ -69,7 +69,7 @@ class Form:
         """What stands in the rows' column of lines, or of locks."""
         if self.spec.has(Role.PARTITION_KEY):
             return [None, "a", "b"]
-        return ["a", "b"] if self.spec.line else [None]
+        return ["a", "b"] if self.spec.fifo_column else [None]
 
 
 def form(

@@ -68,7 +68,7 @@ class Member:
             # One statement sees the table as it was before: what it lets go is for the next turn. A walk along the
             # lines is one of its own, and so is a move to another table, which makes one of each in its turn.
             rows = [row for row in rows if row.id not in changed or self.table.line(row) is not None]
-        if self.table.form.spec.line:
+        if self.table.form.spec.fifo_column:
             # The lines have their turns, and one of its rows may wait for none of the others.
             return self.table.check_took(claims, free, min(len(rows), limit), min(len(free), limit))
         rows = rows[:limit]

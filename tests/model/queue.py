@@ -178,7 +178,7 @@ class Table:
     def claimable(self) -> list[Row]:
         """The rows that are free, in claim order; of a line its front, if that is."""
         free = [row for row in self.rows.values() if self._free(row)]
-        if self.form.spec.line:
+        if self.form.spec.fifo_column:
             fronts = self._fronts()
             free = [row for row in free if self.line(row) is None or fronts[self.line(row)] is row]
         if self.form.spec.advisory_lock is not None:
@@ -195,7 +195,7 @@ class Table:
         )
 
     def line(self, row: Row) -> str | None:
-        spec = self.form.spec.line
+        spec = self.form.spec.fifo_column
         return None if spec is None else getattr(row, spec.field)
 
     def _fronts(self) -> dict[str | None, Row]:

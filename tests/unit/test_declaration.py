@@ -248,7 +248,7 @@ def test_a_line_by_priority_needs_an_attempt_column() -> None:
         "table 'jobs': column 'team' with fifo=True is ordered by priority (column 'rank') and needs an attempt "
         "column, which keeps a row that has begun at the head; mark one with column.attempt()"
     )
-    assert declare(*columns, of_role(Role.ATTEMPT)).line == columns[0]
+    assert declare(*columns, of_role(Role.ATTEMPT)).fifo_column == columns[0]
 
 
 # -- classes ----------------------------------------------------------------------------------------------------
