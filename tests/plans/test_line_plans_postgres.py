@@ -18,6 +18,7 @@ from tests.golden.golden import Case, without_lease
 from tests.plans.lines_backlog import DECLARED, calls_of_a_claim, filled, group_of, held_up
 from tests.plans.test_plans_postgres import CLAIM_INDEX, Plan, indexes, nodes
 from tests.support.database import Database
+from tests.support.postgres import outwait_others
 
 SHAPES = pytest.mark.parametrize("declared", DECLARED, ids=attrgetter("__name__"))
 BOTH = pytest.mark.parametrize(("strategy", "limit"), [(Lease, 16), (RowLock, 1)], ids=["lease", "row lock"])
@@ -26,6 +27,7 @@ BOTH = pytest.mark.parametrize(("strategy", "limit"), [(Lease, 16), (RowLock, 1)
 def explained(connection: "psycopg.Connection[Any]", calls: Sequence[Call], mode: str) -> list[Plan]:
     """The plans of the calls that are run one after the other in a transaction, and undone."""
     plans: list[Plan] = []
+    outwait_others(connection)
     with connection.transaction(force_rollback=True):
         connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
         for number, call in enumerate(calls):

@@ -27,6 +27,7 @@ from tests.plans.backlog import (
     filled_with_tasks,
 )
 from tests.support.database import Database
+from tests.support.postgres import outwait_others
 
 #: Buffers that finding the rows may read. Writing the ten that are found comes on top, whatever stands beside them.
 MOST_BUFFERS = 100
@@ -109,6 +110,7 @@ def explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Pla
     """The plan of a call that is run and undone, with what each of its nodes read."""
     values = call.statement.bind(call.values)
     execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look({', '.join(['%s'] * len(values))})"
+    outwait_others(connection)
     with connection.transaction(force_rollback=True):
         connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
         connection.execute(f"PREPARE look AS {call.statement.text}")

@@ -22,6 +22,7 @@ from tests.support.database import Database, still_open
 
 CONNECT_TIMEOUT = 5  # seconds; a given server that is not there must not stall the run
 LOCK_TIMEOUT = "5s"  # a schema that cannot be dropped by then is reported, and the run goes on
+LIMIT = 20.0  # seconds
 GRACE = 2.0  # seconds for a connection that was closed to be gone from the server
 
 DATA = "data"
@@ -38,6 +39,11 @@ _CLIENTS = """
 SELECT pid, format('%s backend %s, last statement: %s', state, pid, query)
   FROM pg_stat_activity
  WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+_WRITERS_ELSEWHERE = """
+SELECT pid, backend_xid::text FROM pg_stat_activity
+ WHERE datname <> current_database() AND backend_xid IS NOT NULL
 """
 
 
@@ -100,6 +106,18 @@ class Server:
         _clients_after(admin, GRACE)
         admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
         return list(left.values())
+
+
+def outwait_others(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    """Wait until the transactions have ended that write in other databases of the server now.
+
+    Snapshots look back to the oldest of them, and until then no index forgets rows that nobody sees: plans read more.
+    """
+    begun = set(connection.execute(_WRITERS_ELSEWHERE).fetchall())
+    pause, end = threading.Event(), time.monotonic() + LIMIT
+    while begun and time.monotonic() < end:
+        pause.wait(0.01)
+        begun &= set(connection.execute(_WRITERS_ELSEWHERE).fetchall())
 
 
 def _search_path(url: str, schema: str) -> str:
