@@ -61,7 +61,7 @@ def test_a_look_walks_ranges_of_the_claims_index_and_reads_few_buffers(
                     node for node in nodes(explain(connection, claim, mode)) if node.get("Subplan Name") == "CTE _due"
                 ]
                 for plan in (due, explain(connection, look, mode)):
-                    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MOST_BUFFERS
+                    assert buffers(plan) <= MOST_BUFFERS
                     assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
                     assert indexes(plan) == {index}
 
@@ -85,11 +85,10 @@ def test_a_connection_workers_claim_walks_ranges_of_the_claims_index_and_reads_f
             for call, mode in product(calls, ("force_custom_plan", "force_generic_plan")):
                 plan = explain(connection, call, mode)
                 most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * (batch - 1)
-                assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most
+                assert buffers(plan) <= most
                 read = {node["Relation Name"] for node in nodes(plan) if node["Node Type"] == "Seq Scan"}
                 assert read <= {"pg_database"}  # its advisory locks are those of this database
                 assert indexes(plan) <= {index, f"{spec_of(declared).name}_pkey"}
-                connection.execute("SELECT pg_advisory_unlock_all()")
 
 
 def test_a_look_for_tasks_reads_few_buffers_beside_parked_and_delayed_ones(postgres_database: Database) -> None:
@@ -101,13 +100,26 @@ def test_a_look_for_tasks_reads_few_buffers_beside_parked_and_delayed_ones(postg
         for call, mode in product(calls_of_a_look_for_tasks(tasks), ("force_custom_plan", "force_generic_plan")):
             plan = explain(connection, call, mode)
             most = MOST_BUFFERS + MOST_BUFFERS_A_ROW * DUE
-            assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most
+            assert buffers(plan) <= most
             assert {"Seq Scan"} & {node["Node Type"] for node in nodes(plan)} == set()
             assert indexes(plan) <= {index, "pg_task_pkey"}
 
 
 def explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
-    """The plan of a call that is run and undone, with what each of its nodes read."""
+    """The plan of a call that is run and undone, with what each of its nodes read: the one of two runs that read less.
+
+    Each run leaves dead rows to the next. Transactions of other databases on the server decide when an index forgets
+    them, so a run may read a few entries that are none of the call's.
+    """
+    return min((_explain(connection, call, mode) for _ in range(2)), key=buffers)
+
+
+def buffers(plan: Plan) -> int:
+    """The blocks that a plan read."""
+    return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+
+def _explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Plan:
     values = call.statement.bind(call.values)
     execute = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look({', '.join(['%s'] * len(values))})"
     outwait_others(connection)
@@ -116,6 +128,7 @@ def explain(connection: "psycopg.Connection[Any]", call: Call, mode: str) -> Pla
         connection.execute(f"PREPARE look AS {call.statement.text}")
         row = psycopg.ClientCursor(connection).execute(execute, values).fetchone()
         connection.execute("DEALLOCATE look")
+        connection.execute("SELECT pg_advisory_unlock_all()")
     assert row is not None
     plan: Plan = row[0][0]["Plan"]
     return plan

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
 
-from tests.support.zygote import ROOT, Process, Zygote
+from tests.support.fork_server import ROOT, ForkServer, Process
 
 __all__ = ["LIMIT", "ROOT", "Child", "child"]
 
@@ -20,8 +20,8 @@ LIMIT = 20.0  # seconds
 
 
 @cache
-def _zygote() -> Zygote:
-    made = Zygote()
+def _fork_server() -> ForkServer:
+    made = ForkServer()
     atexit.register(made.close)
     return made
 
@@ -87,7 +87,7 @@ class Child:
 @contextmanager
 def child(module: str, url: str, **options: Any) -> Iterator[Child]:
     """Run `module` with a URL and options as JSON; it is killed when the test leaves, if it still runs."""
-    process = _zygote().start(module, [url, json.dumps(options)])
+    process = _fork_server().start(module, [url, json.dumps(options)])
     made = Child(process)
     try:
         yield made

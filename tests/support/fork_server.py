@@ -1,6 +1,6 @@
 """Starts programs of `tests` as forks of one process that has imported what they need: 10 ms each instead of 500.
 
-`python -m tests.support.zygote SOCKET` is that process: it answers one request after the other. Each program leads
+`python -m tests.support.fork_server SOCKET` is that process: it answers one request after the other. Each program leads
 a process group of its own; nothing of the library has run before it is forked.
 """
 
@@ -67,12 +67,12 @@ class Process:
         if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
             told = os.read(self._status, 4)
             os.close(self._status)
-            assert told, "the zygote has ended"
+            assert told, "the fork server has ended"
             self.returncode = os.waitstatus_to_exitcode(int.from_bytes(told, "big"))
         return self.returncode
 
 
-class Zygote:
+class ForkServer:
     """The process that forks, as the tests ask it to. It ends with this one, or by `close`."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class Zygote:
             pid = int.from_bytes(self._ours.recv(4, socket.MSG_WAITALL), "big")
         for theirs in (stdin, stdout, status):
             os.close(theirs)
-        assert pid, "the zygote has ended"
+        assert pid, "the fork server has ended"
         return Process(pid, TextIOWrapper(open(to_stdin, "wb")), TextIOWrapper(open(from_stdout, "rb")), from_status)
 
     def close(self) -> None:
