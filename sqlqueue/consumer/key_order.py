@@ -5,7 +5,7 @@ pass over the keys that are in work or that wait for a failed row.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -43,11 +43,6 @@ class KeyOrder(Generic[W]):
     def failed(self) -> Mapping[Hashable, Blocked]:
         """The keys that wait for a failed row, and that row."""
         return self._blocked
-
-    @property
-    def busy_keys(self) -> Collection[Hashable]:
-        """The keys that have a row in flight."""
-        return self._waiting.keys()
 
     def pass_over(self) -> PassOver:
         """For a claim that must take no second row of a key: the keys in flight, and those that wait for a failed row,
